@@ -1,0 +1,20 @@
+"""tarry: a lazy-tensor device for PyTorch that says why it cut and why it compiled.
+
+Importing it registers the device `tarry`; JAX is loaded when the first program is cut.
+"""
+
+from tarry.dispatch.device import register
+
+register()
+
+from tarry.api import device, device_count, devices, manual_seed, sync  # noqa: E402
+from tarry.version import __version__  # noqa: E402
+
+__all__ = [
+    "__version__",
+    "device",
+    "device_count",
+    "devices",
+    "manual_seed",
+    "sync",
+]

@@ -1,0 +1,67 @@
+"""Every environment variable of tarry, parsed once at import."""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from tarry.errors import ConfigError
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class Config:
+    """Settings of this process; the variables' meaning is in `docs/settings.md`."""
+
+    platform: str
+    cache_size: int
+    node_budget: int
+    trie_limit: int
+    auto_step: bool
+    sync_wait: bool
+    xla_options: str
+
+
+def _read(name: str, default: T, parse: Callable[[str], T], wanted: str) -> T:
+    text = os.environ.get(name)
+    if text is None or text == "":
+        return default
+    try:
+        return parse(text)
+    except (ValueError, KeyError):
+        raise ConfigError(name, text, wanted) from None
+
+
+def _positive(text: str) -> int:
+    value = int(text)
+    if value <= 0:
+        raise ValueError
+    return value
+
+
+def _flag(text: str) -> bool:
+    return {"0": False, "1": True, "false": False, "true": True}[text.lower()]
+
+
+def load() -> Config:
+    """The settings as the environment states them.
+
+    Raises ConfigError for a value that cannot be read.
+    """
+    number = "a positive whole number"
+    return Config(
+        platform=_read("TARRY_PLATFORM", "", str.lower, "a platform name"),
+        cache_size=_read("TARRY_COMPILATION_CACHE_SIZE", 2048, _positive, number),
+        node_budget=_read("TARRY_NODE_BUDGET", 50_000, _positive, number),
+        trie_limit=_read("TARRY_TRIE_LIMIT", 200_000, _positive, number),
+        auto_step=_read("TARRY_AUTO_STEP", True, _flag, "0 or 1"),
+        sync_wait=_read("TARRY_SYNC_WAIT", False, _flag, "0 or 1"),
+        xla_options=_read(
+            "TARRY_XLA_OPTIONS", "auto", {"auto": "auto", "none": "none"}.__getitem__,
+            "'auto' or 'none'",
+        ),
+    )
+
+
+config = load()

@@ -1,0 +1,17 @@
+"""Why a graph is cut: the cause is passed on from the place that knows it."""
+
+from enum import Enum
+
+
+class Cause(Enum):
+    SYNC = "tarry.sync()"
+    STEP = "end of optimizer.step()"
+    REGION = "border of a compiled region"
+    ITEM = "a number was read (item, bool, int, float)"
+    HOST = "a tensor was copied to the CPU"
+    PRINT = "a tensor was printed"
+    SAVE = "a tensor was saved, pickled or deep-copied"
+    SHAPE = "a result's shape depends on data"
+    FALLBACK = "an operator runs on the CPU"
+    BUDGET = "too many pending instructions"
+    EXPORT = "a device buffer was handed out"

@@ -1,0 +1,260 @@
+"""The pipeline of a cut, one line a stage: collect what is live, find or compile its
+program, run it, give every slot its buffer.
+
+A cut is a transaction. Where it fails, slots that existed before the recording keep
+the value they had, and only what the recording created is poisoned; an interrupt
+leaves the recording as it was, to be cut again.
+"""
+
+import sys
+import time
+from typing import Any
+
+from tarry import dtypes
+from tarry.cache.key import Key
+from tarry.cache.store import Store
+from tarry.config import config
+from tarry.cut.cause import Cause
+from tarry.errors import (
+    CompileError,
+    ExecutionNotAllowedError,
+    ProgramError,
+    RunError,
+    TarryError,
+)
+from tarry.ledger import Compile, Cut, ledger
+from tarry.lower.build import LoweringError
+from tarry.record.graph import Bound, bind
+from tarry.record.lines import user_line
+from tarry.record.slot import DEVICE, HOST, IR, POISONED, Failure, Slot
+from tarry.record.trie import Line, Trace, live_slots, operands, recorder
+from tarry.report.explain import why_new
+from tarry.run.compile import Executable, compile_graph
+from tarry.run.execute import block, launch
+from tarry.run.options import choose
+from tarry.run.platform import environment
+from tarry.run.transfer import upload
+
+Live = dict[int, list[Slot]]
+
+store: Store[Key, Executable] = Store(config.cache_size)
+
+
+class Permission:
+    """Whether a cut may run a program now (a `full_graph` region says no)."""
+
+    allowed = True
+
+
+permission = Permission()
+
+
+def cut(cause: Cause, detail: str = "", wait: bool = False) -> None:
+    """End the recording: every live pending tensor of the device gets its value.
+
+    Raises ProgramError if the program cannot be compiled or run.
+    """
+    with recorder.lock:
+        trace, begun = recorder.trace, time.perf_counter()
+        live = live_slots(trace)
+        wanted = tuple(sorted([v for v in live if v not in trace.inputs]))
+        if wanted:
+            _run_pending(trace, live, wanted, cause, detail, begun)
+        else:
+            _settle(trace, live, {})
+            recorder.restart(config.trie_limit)
+    if wait or (config.sync_wait and wanted):
+        block()
+
+
+def _run_pending(
+    trace: Trace, live: Live, wanted: tuple, cause: Cause, detail: str, begun: float
+) -> None:
+    line = user_line(2)
+    if not permission.allowed:
+        raise ExecutionNotAllowedError(cause.value, str(line))
+    record = Cut(
+        cause.value, detail, str(line), trace.node.count, len(wanted),
+        record_s=begun - trace.started,
+    )  # fmt: skip
+    donated = _donatable(trace, live)
+    failure: ProgramError | None = None
+    try:
+        bound, program = _find(trace, wanted, donated, line, record)
+    except LoweringError as error:
+        failure = _compile_error(error)
+        wanted = _unaffected(trace, wanted, error)
+        bound, program = _find(trace, wanted, (), line, record)
+    except (TarryError, KeyboardInterrupt, SystemExit):
+        raise
+    except Exception as error:
+        _fail(trace, live, CompileError("a program", str(line), _first_line(error)))
+    try:
+        results = _launch(trace, bound, program, record)
+    except Exception as error:
+        _fail(trace, live, RunError(cause.value, str(line), _first_line(error)))
+    if failure is not None:
+        _revert(trace, live, set(wanted), failure)
+    _settle(trace, live, dict(zip(wanted, results, strict=True)))
+    trace.node.visits += 1
+    ledger.add_cut(record)
+    recorder.restart(config.trie_limit)
+    if failure is not None:
+        raise failure
+
+
+def _donatable(trace: Trace, live: Live) -> tuple[int, ...]:
+    """Inputs whose slot took a new value and whose buffer nothing else holds."""
+    found = []
+    for pos, entry in trace.inputs.items():
+        slot = entry.slot()
+        if slot is not None and slot.state is IR and slot.pos != pos:
+            if pos not in live and sys.getrefcount(entry.data) <= 2:
+                found.append(pos)
+    return tuple(found)
+
+
+def _find(
+    trace: Trace, wanted: tuple, donated: tuple, line: Line, record: Cut
+) -> tuple[Bound, Executable]:
+    """The program of this trace: by its path, else by its key, else compiled."""
+    started = time.perf_counter()
+    found = trace.node.programs.get((wanted, donated))
+    if found is not None and found[1].call is not None:
+        store.touch(found[1])
+        ledger.count("CachedCompile")
+        record.lookup_s = time.perf_counter() - started
+        record.program = found[1].number
+        return found
+    bound = bind(trace.node, wanted)
+    at = {v: i for i, v in enumerate(bound.inputs)}
+    positions = tuple(sorted([at[v] for v in donated if v in at]))
+    env = environment()
+    options = choose(bound.graph, env[0][1])
+    key = Key(positions, (*env, *sorted(options.items())), bound.graph)
+    program = store.get(key)
+    record.lookup_s = time.perf_counter() - started
+    if program is None:
+        program = _compile(key, options, line, record)
+    else:
+        ledger.count("CachedCompile")
+    record.program = program.number
+    trace.node.programs[wanted, donated] = bound, program
+    return bound, program
+
+
+def _compile(key: Key, options: dict, line: Line, record: Cut) -> Executable:
+    started = time.perf_counter()
+    why = why_new(key, store)
+    number = ledger.counters["UncachedCompile"]
+    program = compile_graph(key.graph, key.donation, options, number)
+    store.put(key, program)
+    record.compile_s, record.compiled = time.perf_counter() - started, True
+    ledger.count("UncachedCompile")
+    ledger.sample("CompileTime", record.compile_s * 1e9, "time")
+    ledger.sample("InputOutputAliasCount", len(key.donation))
+    nodes, inputs = len(key.graph.nodes), len(key.graph.inputs)
+    ledger.compiles.append(
+        Compile(
+            number, why, str(line), nodes - inputs, inputs, len(key.graph.outputs),
+            len(key.donation), program.trace_s, program.compile_s,
+            " ".join(f"{k}={v}" for k, v in options.items()),
+        )
+    )  # fmt: skip
+    return program
+
+
+def _launch(trace: Trace, bound: Bound, program: Executable, record: Cut) -> list[Any]:
+    started = time.perf_counter()
+    entries = [trace.inputs[v] for v in bound.inputs]
+    _upload([e for e in entries if e.host])
+    moved = time.perf_counter()
+    numbers: list[Any] = []
+    for base, _ in bound.numbers:
+        numbers += trace.numbers[base]
+    results = launch(program, [e.data for e in entries], numbers)
+    done = time.perf_counter()
+    record.transfer_s, record.run_s = moved - started, done - moved
+    ledger.sample("ExecuteTime", record.run_s * 1e9, "time")
+    ledger.sample("TensorsGraphSize", len(bound.graph.nodes))
+    ledger.count("ExecuteComputation")
+    return results
+
+
+def _upload(entries: list[Any]) -> None:
+    if not entries:
+        return
+    buffers = upload([dtypes.host_array(e.data) for e in entries])
+    for entry, buffer in zip(entries, buffers):
+        slot = entry.slot()
+        if slot is not None and slot.state is HOST and slot.data is entry.data:
+            slot.state, slot.data = DEVICE, buffer
+        entry.data, entry.host = buffer, False
+
+
+def _settle(trace: Trace, live: Live, results: dict[int, Any]) -> None:
+    """Every live slot leaves the trace with its buffer."""
+    for pos, slots in live.items():
+        entry = trace.inputs.get(pos)
+        for slot in slots:
+            if slot.state is not IR:
+                continue
+            if entry is not None:
+                slot.move(HOST if entry.host else DEVICE, entry.data)
+            elif pos in results:
+                slot.move(DEVICE, results[pos])
+    for entry in trace.inputs.values():
+        slot = entry.slot()
+        if slot is not None:
+            slot.pos = slot.at = -1
+
+
+def _fail(trace: Trace, live: Live, failure: ProgramError) -> None:
+    """Undo the recording, end it, and raise `failure` from the active exception."""
+    _revert(trace, live, set(), failure)
+    _settle(trace, live, {})
+    recorder.restart(config.trie_limit)
+    raise failure
+
+
+def _revert(trace: Trace, live: Live, kept: set, failure: ProgramError) -> None:
+    """Old slots get the value they had before the recording; new ones the failure."""
+    before = {}
+    for entry in trace.inputs.values():
+        slot = entry.slot()
+        gone = not entry.host and getattr(entry.data, "is_deleted", bool)()
+        if slot is not None and not gone:
+            before[slot] = entry
+    for pos, slots in live.items():
+        for slot in slots:
+            if pos in kept or pos in trace.inputs or slot.state is not IR:
+                continue
+            entry = before.get(slot)
+            if entry is None:
+                slot.move(POISONED, Failure(failure))
+            else:
+                slot.move(HOST if entry.host else DEVICE, entry.data)
+
+
+def _unaffected(trace: Trace, wanted: tuple, error: LoweringError) -> tuple:
+    """The wanted values that do not depend on the operation that failed."""
+    spoilt: set[int] = set()
+    for node in trace.node.path():
+        same = node.op == error.node.op and node.line == error.node.line
+        if same or any(v in spoilt for v in operands(node.args)):
+            spoilt.update(range(node.base, node.end))
+    return tuple([v for v in wanted if v not in spoilt])
+
+
+def _compile_error(error: LoweringError) -> CompileError:
+    name = error.node.op
+    return CompileError(
+        name if name.startswith("tarry::") else f"aten::{name}",
+        str(error.node.line),
+        _first_line(error.reason),
+    )
+
+
+def _first_line(error: BaseException) -> str:
+    text = str(error).strip().split("\n")[0]
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__

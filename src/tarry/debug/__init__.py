@@ -1,0 +1,1 @@
+"""Instruments: `tarry.debug.metrics`."""

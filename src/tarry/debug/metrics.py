@@ -1,0 +1,76 @@
+"""Counters and metrics under torch_xla's names and in its report format.
+
+Times are nanoseconds, sizes bytes. Source of names and format: torch_xla 2.9,
+`torch_xla/debug/metrics.py` and `csrc/runtime/metrics.cpp`.
+"""
+
+from tarry.ledger import ledger
+from tarry.report.metrics import report, short_report
+
+_SHORT_COUNTERS = ("CachedCompile", "MarkStep", "DynamoSyncInputExecuteTime")
+_SHORT_METRICS = (
+    "CompileTime",
+    "ExecuteTime",
+    "ExecuteReplicatedTime",
+    "TransferToDeviceTime",
+    "TransferFromDeviceTime",
+)
+
+
+def counter_names() -> list[str]:
+    """Names of the counters above zero."""
+    return sorted(name for name, n in ledger.counters.items() if n > 0)
+
+
+def counter_value(name: str) -> int | None:
+    """The counter's value; None where it never counted."""
+    return ledger.counters.get(name) or None
+
+
+def clear_counters() -> None:
+    ledger.clear_counters()
+
+
+def metric_names() -> list[str]:
+    """Names of the metrics that have samples."""
+    return sorted(ledger.metrics)
+
+
+def metric_data(name: str) -> tuple[int, float, list[tuple[float, float]]] | None:
+    """(total samples, accumulated value, [(Unix time in s, value), …]) or None."""
+    metric = ledger.metrics.get(name)
+    if metric is None:
+        return None
+    return metric.total, metric.accumulator, list(metric.samples)
+
+
+def clear_metrics() -> None:
+    ledger.clear_metrics()
+
+
+def clear_all() -> None:
+    """Forget all counters and metrics."""
+    clear_counters()
+    clear_metrics()
+
+
+def metrics_report() -> str:
+    """All metrics, then all counters, as torch_xla prints them."""
+    return report(ledger.metrics, ledger.counters)
+
+
+def short_metrics_report(
+    counter_names: list[str] | None = None, metric_names: list[str] | None = None
+) -> str:
+    """The named ones (by default the most telling), and every CPU fallback."""
+    return short_report(
+        ledger.metrics,
+        ledger.counters,
+        tuple(metric_names or _SHORT_METRICS),
+        tuple(counter_names or _SHORT_COUNTERS),
+    )
+
+
+def executed_fallback_ops() -> list[str]:
+    """Names of the operators that ran on the CPU."""
+    return [name for name in counter_names() if name.startswith("aten::")]

@@ -1,0 +1,172 @@
+"""The device as PyTorch sees it: registration, `torch.tarry`, and checkpoints.
+
+`register()` runs once, at import. It loads no JAX and changes nothing process-wide
+beyond PrivateUse1 and the torch flag that keeps tied weights tied.
+"""
+
+import warnings
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch.optim.optimizer import register_optimizer_step_post_hook
+
+import tarry.lower.rows  # noqa: F401  (fills the table)
+from tarry.config import config
+from tarry.cut.cause import Cause
+from tarry.cut.sync import cut
+from tarry.dispatch import copies, creation, dynamic, exits, fused, random, views
+from tarry.dispatch import seam
+from tarry.dispatch.kernels import all_kernels
+from tarry.dispatch.lists import foreach_kernels
+from tarry.dispatch.operands import contiguous_spec, host_slot
+from tarry.dispatch.storage import is_ours, new_tensor
+from tarry.ledger import ledger
+from tarry.run.execute import block
+
+_library: list[Any] = []
+
+
+class DeviceModule(ModuleType):
+    """What `torch.tarry` offers, and what PyTorch asks of a device."""
+
+    def is_initialized(self) -> bool:
+        return True
+
+    def is_available(self) -> bool:
+        return True
+
+    def current_device(self) -> int:
+        return 0
+
+    def set_device(self, index: Any) -> None:
+        """Only device 0 exists."""
+
+    def device_count(self) -> int:
+        return 1
+
+    def _is_in_bad_fork(self) -> bool:
+        return False
+
+    def synchronize(self, device: Any = None) -> None:
+        """Cut, and wait until everything has run."""
+        cut(Cause.SYNC, "synchronize")
+        block()
+
+    def manual_seed(self, seed: int) -> None:
+        random.stream.set(seed)
+
+    def manual_seed_all(self, seed: int) -> None:
+        random.stream.set(seed)
+
+    def seed(self) -> int:
+        fresh = torch.seed()
+        random.stream.set(fresh)
+        return fresh
+
+    def initial_seed(self) -> int:
+        return random.stream.seed
+
+    def get_rng_state(self, device: Any = "tarry") -> torch.Tensor:
+        """The random state: 16 bytes, seed and number of draws (little-endian)."""
+        state = random.stream
+        data = state.seed.to_bytes(8, "little") + state.draws.to_bytes(8, "little")
+        return torch.tensor(list(data), dtype=torch.uint8)
+
+    def set_rng_state(self, new_state: torch.Tensor, device: Any = "tarry") -> None:
+        if new_state.numel() != 16 or new_state.dtype is not torch.uint8:
+            raise ValueError(
+                "a random state of tarry is a uint8 tensor of 16 elements, got "
+                f"{new_state.dtype} with {new_state.numel()}"
+            )
+        data = bytes(new_state.tolist())
+        random.stream.set(
+            int.from_bytes(data[:8], "little"), int.from_bytes(data[8:], "little")
+        )
+
+    def get_amp_supported_dtype(self) -> list[torch.dtype]:
+        return [torch.bfloat16, torch.float16]
+
+    def is_autocast_enabled(self) -> bool:
+        return torch.is_autocast_enabled("tarry")
+
+    def memory_allocated(self, device: Any = None) -> int:
+        """Bytes in live buffers of the device's storages (see tarry.debug)."""
+        return 0
+
+
+def explicit(kernels: dict[str, Any]) -> dict[str, Any]:
+    """The kernels written by hand, those that wrap a generated one included."""
+    wrapped = {}
+    for name in ("index.Tensor", "_unsafe_index.Tensor"):
+        if name in kernels:
+            wrapped[name] = dynamic.index(kernels[name])
+    for name in ("index_put", "index_put_", "_index_put_impl_", "_unsafe_index_put"):
+        if name in kernels:
+            wrapped[name] = dynamic.index_put(kernels[name])
+    return {
+        **views.KERNELS,
+        **copies.KERNELS,
+        **creation.KERNELS,
+        **random.KERNELS,
+        **fused.KERNELS,
+        **dynamic.KERNELS,
+        "_local_scalar_dense": exits.local_scalar_dense,
+        "equal": equal,
+        **wrapped,
+    }
+
+
+def equal(self: torch.Tensor, other: torch.Tensor) -> bool:
+    if self.shape != other.shape:
+        return False
+    return bool((self == other).all())
+
+
+def register() -> None:
+    """Make `tarry` a device of this process.
+
+    Raises OldTorchError or SlotTakenError.
+    """
+    module = DeviceModule("torch.tarry")
+    seam.claim_device(module)
+    library = torch.library.Library("aten", "IMPL")
+    generated = all_kernels()
+    table = {**generated, **foreach_kernels(), **explicit(generated)}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for name, kernel in table.items():
+            library.impl(name, kernel, "PrivateUse1")
+        rest = torch.library.Library("_", "IMPL")
+        rest.fallback(exits.boxed_fallback, "PrivateUse1")
+    _library.extend((library, rest))
+    torch.__future__.set_swap_module_params_on_conversion(True)
+    torch.serialization.register_package(15, _location, _restore)
+    register_optimizer_step_post_hook(_after_step)
+
+
+def _location(storage: Any) -> str | None:
+    return "tarry:0" if storage.device.type == seam.DEVICE else None
+
+
+def _restore(storage: Any, location: str) -> Any:
+    """A storage being loaded: its bytes become a host value of the device."""
+    if not location.startswith(seam.DEVICE):
+        return None
+    data = torch.empty(0, dtype=torch.uint8).set_(storage.clone(), 0, (storage.nbytes(),))
+    out = contiguous_spec((storage.nbytes(),), torch.uint8)
+    return new_tensor(host_slot(data, out)).untyped_storage()
+
+
+class StepCuts:
+    """`optimizer.step()` ends with a cut as long as the program never cut by itself."""
+
+    enabled = config.auto_step
+
+
+def _after_step(optimizer: Any, args: tuple, kwargs: dict) -> None:
+    if not StepCuts.enabled:
+        return
+    if any(is_ours(p) for g in optimizer.param_groups for p in g["params"][:1]):
+        ledger.steps += 1
+        cut(Cause.STEP)

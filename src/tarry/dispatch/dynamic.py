@@ -1,0 +1,135 @@
+"""Operators whose result shape depends on data: one cut for the size they need, named
+with the operator and the user's line; the rest is recorded."""
+
+from typing import Any
+
+import torch
+
+from tarry.cut.cause import Cause
+from tarry.dispatch.exits import from_host, value_of
+from tarry.dispatch.operands import contiguous_spec, read, record_op
+from tarry.record.trie import recorder
+
+
+def _count(mask: torch.Tensor, op: str) -> int:
+    return int(value_of(mask.sum(), Cause.SHAPE, op))
+
+
+def nonzero(self: torch.Tensor) -> torch.Tensor:
+    n = _count(self != 0, "aten::nonzero")
+    out = contiguous_spec((self.dim(), n), torch.int64)
+    with recorder.lock:
+        return record_op("tarry::nonzero", (read(self),), (out,))[0].t()
+
+
+def masked_select(self: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    if mask.dtype is not torch.bool:
+        raise RuntimeError(
+            f"masked_select: expected BoolTensor for mask, but got {mask.dtype}"
+        )
+    self, mask = torch.broadcast_tensors(self, mask)
+    n = _count(mask, "aten::masked_select")
+    out = contiguous_spec((1, n), torch.int64)
+    flat = mask.reshape(-1)
+    with recorder.lock:
+        at = record_op("tarry::nonzero", (read(flat),), (out,))[0][0]
+    return self.reshape(-1).index_select(0, at)
+
+
+def _expanded(self: torch.Tensor, indices: Any) -> list[Any]:
+    """Boolean and byte masks replaced by the index tensors they stand for."""
+    found: list[Any] = []
+    for index in indices:
+        if index is None:
+            found.append(None)
+        elif index.dtype in (torch.bool, torch.uint8):
+            at = len(found)
+            for j in range(index.dim()):
+                if index.shape[j] != self.shape[at + j]:
+                    raise IndexError(
+                        f"The shape of the mask {list(index.shape)} at index {j} does "
+                        f"not match the shape of the indexed tensor "
+                        f"{list(self.shape)} at index {at + j}"
+                    )
+            found += nonzero(index.to(self.device)).unbind(1)
+        else:
+            found.append(index.to(self.device))
+    return found
+
+
+def has_mask(indices: Any) -> bool:
+    return any(
+        i is not None and (i.dtype in (torch.bool, torch.uint8) or i.device.type == "cpu")
+        for i in indices
+    )
+
+
+def index(plain: Any) -> Any:
+    def kernel(self: torch.Tensor, indices: Any) -> torch.Tensor:
+        if has_mask(indices):
+            indices = _expanded(self, indices)
+        return plain(self, indices)
+
+    return kernel
+
+
+def index_put(plain: Any) -> Any:
+    """`x[mask] = value` with one mask and one value is a select, without a cut."""
+
+    def kernel(
+        self: torch.Tensor, indices: Any, values: Any, accumulate: bool = False, *rest: Any
+    ) -> Any:
+        if values.device.type == "cpu" and values.dim() == 0:
+            values = values.to(self.device)
+        if has_mask(indices):
+            filled = _masked(self, indices, values, accumulate)
+            if filled is not None:
+                return filled
+            indices = _expanded(self, indices)
+        return plain(self, indices, values, accumulate, *rest)
+
+    def _masked(self: Any, indices: Any, values: Any, accumulate: bool) -> Any:
+        mask = indices[0]
+        single = len(indices) == 1 and mask is not None and mask.dtype is torch.bool
+        if not single or values.numel() != 1 or accumulate:
+            return None
+        if mask.shape != self.shape[: mask.dim()]:
+            return None
+        mask = mask.to(self.device)
+        mask = mask.reshape(*mask.shape, *[1] * (self.dim() - mask.dim()))
+        value = values.reshape(()).to(self.dtype)
+        if plain.__name__.startswith(("index_put_", "_index_put_impl_")):
+            return self.masked_fill_(mask, value)
+        return self.masked_fill(mask, value)
+
+    return kernel
+
+
+def repeat_interleave(repeats: torch.Tensor, *, output_size: Any = None) -> Any:
+    if output_size is None:
+        output_size = int(value_of(repeats.sum(), Cause.SHAPE, "aten::repeat_interleave"))
+    ends = repeats.cumsum(0)
+    places = torch.arange(output_size, device=repeats.device)
+    return torch.searchsorted(ends, places, right=True).to(repeats.dtype)
+
+
+def _through_host(name: str) -> Any:
+    op = getattr(torch.ops.aten, name).default
+
+    def kernel(self: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        host = value_of(self, Cause.SHAPE, f"aten::{name}")
+        result = op(host, *args, **kwargs)
+        return tuple(from_host(r) for r in result)
+
+    return kernel
+
+
+KERNELS = {
+    "nonzero": nonzero,
+    "masked_select": masked_select,
+    "repeat_interleave.Tensor": repeat_interleave,
+    **{
+        n: _through_host(n)
+        for n in ("_unique2", "unique_dim", "unique_consecutive", "unique_dim_consecutive")
+    },
+}

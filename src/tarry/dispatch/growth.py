@@ -1,0 +1,151 @@
+"""The slow path of a kernel: an instruction recorded for the first time at its place.
+
+Shapes, dtypes, strides and error messages come from PyTorch's own meta kernels, run
+once per new instruction; the user's line is found once, here.
+"""
+
+import warnings
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from tarry.config import config
+from tarry.cut.cause import Cause
+from tarry.cut.sync import cut
+from tarry.dispatch import seam
+from tarry.dispatch.exits import no_row, on_host
+from tarry.dtypes import SUPPORTED
+from tarry.errors import UnsupportedError
+from tarry.record.lines import runs_below, user_line
+from tarry.record.slot import ABSENT, Spec, contiguous_strides, spec
+from tarry.record.trie import Const, Instr, Num, Trace, const, recorder
+from tarry.record.views import is_dense
+
+
+@dataclass(frozen=True, slots=True)
+class Elsewhere:
+    """A call that is not recorded: its result was computed another way."""
+
+    result: Any
+
+
+class TarryWarning(UserWarning):
+    """Something worth knowing happened; the results are right."""
+
+
+def grow(
+    trace: Trace, node: Instr, key: tuple, kernel: Any, actual: tuple
+) -> Instr | Elsewhere | None:
+    """The new edge for this call; None where the call has to start again."""
+    if runs_below(seam.PRINT_CODES, 3):
+        return Elsewhere(on_host(kernel.op, actual, kernel.params, Cause.PRINT))
+    if node.count >= config.node_budget:
+        _over_budget(node)
+        return None
+    try:
+        metas = infer(kernel.op, kernel.params, actual)
+    except NotImplementedError:
+        return Elsewhere(no_row(kernel.op, actual, kernel.params))
+    specs = tuple([_result_spec(m) for m in metas])
+    if kernel.inplace:
+        specs = (_logical(specs[0], actual[0]),)
+    args = encode(kernel, key[1:], actual)
+    line = user_line(3)
+    return recorder.grow(node, key, kernel.row.name, args, specs, line)
+
+
+def infer(op: Any, params: list[Any], actual: tuple) -> tuple[torch.Tensor, ...]:
+    """The op on meta tensors; raises what PyTorch raises for a bad call."""
+    positional, keywords = [], {}
+    for p, value in zip(params, actual):
+        value = to_meta(value)
+        if p.name in ("alpha", "beta") and value is None:
+            value = 1
+        if p.name == "device" and value is not None:
+            value = torch.device("meta")
+        if p.kwarg_only:
+            keywords[p.name] = value
+        else:
+            positional.append(value)
+    result = op(*positional, **keywords)
+    if isinstance(result, torch.Tensor):
+        return (result,)
+    flat: list[torch.Tensor] = []
+    for r in result:
+        flat += r if isinstance(r, list | tuple) else [r]
+    return tuple(flat)
+
+
+def to_meta(value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        if value.device.type == "cpu":
+            return value
+        return torch.empty_strided(
+            value.shape, value.stride(), dtype=value.dtype, device="meta"
+        )
+    if isinstance(value, list | tuple):
+        return type(value)(map(to_meta, value))
+    return value
+
+
+def _result_spec(meta: torch.Tensor) -> Spec:
+    if not isinstance(meta, torch.Tensor):
+        return ABSENT
+    if meta.dtype not in SUPPORTED:
+        raise UnsupportedError(
+            f"dtype {meta.dtype}", str(user_line()), "use one of PyTorch's plain dtypes"
+        )
+    shape, strides = tuple(meta.shape), meta.stride()
+    if not is_dense(shape, strides):
+        strides = contiguous_strides(shape)
+    return spec(shape, strides, meta.dtype)
+
+
+def _logical(found: Spec, target: torch.Tensor) -> Spec:
+    """An in-place result has the target's shape and dtype; its strides stay its own."""
+    return spec(found.shape, contiguous_strides(found.shape), target.dtype)
+
+
+def encode(kernel: Any, parts: tuple, actual: tuple) -> tuple:
+    """The instruction's arguments, in schema order, from key parts and real values."""
+    args, left = [], list(reversed(parts))
+    for p, value in zip(kernel.params, actual):
+        if p.kind == "ignored":
+            args.append(const(None))
+            continue
+        part = left.pop()
+        if p.kind == "static":
+            args.append(Const(_plain(value), part) if part is not None else const(None))
+        elif p.name in kernel.row.ignores:
+            args.append(const(None))
+        else:
+            args.append(_runtime(part))
+    return tuple(args)
+
+
+def _plain(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _runtime(part: Any) -> Any:
+    if isinstance(part, tuple):
+        return tuple(map(_runtime, part))
+    return part if part is None or type(part) is int else Num(part)
+
+
+def _over_budget(node: Instr) -> None:
+    path = node.path()
+    lines = Counter(str(n.line) for n in path[len(path) // 2 :])
+    (line, times), *_ = lines.most_common(1)
+    first = path[0].line if path else "?"
+    warnings.warn(
+        f"{node.count} instructions were pending, more than TARRY_NODE_BUDGET="
+        f"{config.node_budget}: the graph was cut here. The recording began at "
+        f"{first}; most of its second half ({times} instructions) comes from {line}. "
+        "Call tarry.sync() once per step there.",
+        TarryWarning,
+        stacklevel=4,
+    )
+    cut(Cause.BUDGET, line)

@@ -1,0 +1,180 @@
+"""`_foreach_*` and `_fused_*`: one instruction over a whole list of tensors.
+
+`tarry::map` applies one row to each element, so an optimizer step over 300 parameters
+is a few instructions. Which row follows from the foreach overload's name and schema.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from tarry.cut.cause import Cause
+from tarry.dispatch import seam
+from tarry.dispatch.exits import on_host
+from tarry.dispatch.growth import infer
+from tarry.dispatch.kernels import Param, params
+from tarry.dispatch.operands import KINDS, foreign, read, store
+from tarry.dispatch.storage import new_tensor
+from tarry.lower.table import TABLE, Row
+from tarry.record.lines import runs_below, user_line
+from tarry.record.slot import IR, Slot, contiguous_strides, spec
+from tarry.record.trie import Const, Instr, Num, const, recorder
+
+MAP = "tarry::map"
+_RENAMED = {"_foreach_norm": "linalg_vector_norm"}
+
+
+def row_for(packet: str, which: str) -> Row | None:
+    """The row that `_foreach_<packet>.<which>` applies to each element."""
+    name = _RENAMED.get("_foreach_" + packet, packet)
+    tries = {
+        "List": [f"{name}.Tensor", f"{name}.Tensor_Tensor", name],
+        "Scalar": [f"{name}.Tensor_Scalar", f"{name}.Scalar", f"{name}.Tensor", name],
+        "ScalarList": [f"{name}.Tensor_Scalar", f"{name}.Scalar", f"{name}.Tensor", name],
+        "Tensor": [f"{name}.Tensor", name],
+        "ScalarAndTensor": [f"{name}.Scalar"],
+    }.get(which, [name])
+    if name in ("add", "sub", "mul", "div"):
+        tries = [f"{name}.Tensor"]
+    return next((TABLE[t] for t in tries if t in TABLE), None)
+
+
+class Plan:
+    """How one list overload's arguments become per-element arguments of a row."""
+
+    def __init__(self, op: Any, row: Row, params: list[Param], number: int) -> None:
+        self.op, self.row, self.params, self.number = op, row, params, number
+        arguments = op._schema.arguments
+        self.inplace = bool(arguments[0].alias_info and arguments[0].alias_info.is_write)
+        self.static = row.static
+
+    def bind(self, args: tuple, kwargs: dict) -> list[Any]:
+        values = list(args)
+        for p in self.params[len(values) :]:
+            values.append(kwargs.get(p.name, p.default))
+        return values
+
+    def parts(self, values: list[Any]) -> tuple[tuple, tuple]:
+        """Key parts of all elements, and the run-time numbers they bring."""
+        parts, numbers = [], []
+        for i in range(len(values[0])):
+            part, brought = self.element(i, values)
+            parts.append(tuple([_encode(x) for x in part]))
+            numbers += brought
+        return tuple(parts), tuple(numbers)
+
+    def element(self, i: int, values: list[Any]) -> tuple[list[Any], tuple]:
+        """Key parts of element `i`, by the row's argument order, and its numbers."""
+        parts: list[Any] = []
+        numbers: tuple = ()
+        for p, value in zip(self.params, values):
+            if p.type.startswith("List["):
+                value = value[i]
+            part, brought = self._part(p, value)
+            parts.append(part)
+            numbers += brought
+        if self.row.name == "linalg_vector_norm":  # (self, ord, dtype) in the list form
+            parts[2:2] = [const(None), const(False)]
+        return parts, numbers
+
+    def _part(self, p: Param, value: Any) -> tuple[Any, tuple]:
+        if isinstance(value, torch.Tensor):
+            try:
+                at = value.untyped_storage().slot.at
+            except AttributeError:
+                return foreign(value)
+            return (at if at >= 0 else read(value)), ()
+        if value is None or value.__class__ not in KINDS:
+            return const(value), ()
+        if p.kind == "static" or p.name in self.static:
+            return const(value), ()
+        return Num(KINDS[value.__class__]), (value,)
+
+
+def _encode(part: Any) -> Any:
+    return part if isinstance(part, int | Const | Num) or part is None else Num(part)
+
+
+def list_kernel(plan: Plan) -> Callable[..., Any]:
+    """The kernel of one `_foreach_` overload."""
+
+    def kernel(*args: Any, **kwargs: Any) -> Any:
+        values = plan.bind(args, kwargs)
+        targets = values[0]
+        with recorder.lock:
+            while True:
+                parts, numbers = plan.parts(values)
+                key = (MAP, plan.number, parts)
+                trace = recorder.trace
+                last = trace.node
+                node = last.next.get(key)
+                if node is None:
+                    node = _grow(plan, last, key, parts, values)
+                    if not isinstance(node, Instr):
+                        return node
+                if trace.node is last:
+                    break
+            trace.node = node
+            if numbers:
+                trace.numbers[node.base] = numbers
+            return _finish(plan, node, targets)
+
+    return kernel
+
+
+def _grow(plan: Plan, last: Instr, key: Any, parts: tuple, values: list) -> Any:
+    if runs_below(seam.PRINT_CODES):
+        return on_host(plan.op, tuple(values), plan.params, Cause.PRINT)
+    actual = tuple(values)
+    if plan.inplace:
+        infer(plan.op, plan.params, actual)
+        specs = tuple([_plain_spec(t) for t in values[0]])
+    else:
+        metas = infer(plan.op, plan.params, actual)
+        specs = tuple([spec(tuple(m.shape), m.stride(), m.dtype) for m in metas])
+    args = (const(plan.row.name), parts)
+    return recorder.grow(last, key, MAP, args, specs, user_line(3))
+
+
+def _plain_spec(t: torch.Tensor) -> Any:
+    shape = tuple(t.shape)
+    return spec(shape, contiguous_strides(shape), t.dtype)
+
+
+def _finish(plan: Plan, node: Instr, targets: list[torch.Tensor]) -> Any:
+    trace, value = recorder.trace, node.base
+    if not plan.inplace:
+        outs = []
+        for i, s in enumerate(node.specs):
+            slot = Slot(value + i, s)
+            trace.refs.append(slot.ref)
+            outs.append(new_tensor(slot))
+        return outs
+    for i, t in enumerate(targets):
+        slot = t.untyped_storage().slot
+        if slot.at < 0 and slot.viewed:
+            store(slot, t, value + i)
+            continue
+        if slot.state is not IR:
+            trace.refs.append(slot.ref)
+            slot.state = IR
+            slot.data = None
+        slot.pos = slot.at = value + i
+    return None
+
+
+def foreach_kernels() -> dict[str, Callable[..., Any]]:
+    """Kernels of every `_foreach_` overload for which there is a row."""
+    found: dict[str, Callable[..., Any]] = {}
+    for name in seam.all_aten_overloads():
+        if not name.startswith("_foreach_") or "out" in name.partition(".")[2]:
+            continue
+        packet, _, which = name.removeprefix("_foreach_").partition(".")
+        row = row_for(packet.rstrip("_"), which)
+        if row is None:
+            continue
+        op = seam.op_overload(name)
+        found[name] = list_kernel(Plan(op, row, params(op, row), len(found)))
+    return found
+

@@ -1,0 +1,199 @@
+"""Tensors into the recording and out of it: operands are read, results written back.
+
+Reading gives a value number: the slot's own where the tensor is the whole storage, a
+view instruction's where PyTorch's metadata say otherwise. Writing is its inverse, so
+every alias of a storage sees every write.
+"""
+
+from typing import Any
+
+import torch
+
+from tarry.dispatch import seam
+from tarry.dispatch.storage import is_base, new_tensor, slot_of
+from tarry.errors import PoisonedError
+from tarry.record.lines import user_line
+from tarry.record.slot import (
+    HOST,
+    IR,
+    POISONED,
+    Slot,
+    Spec,
+    contiguous_strides,
+    spec,
+)
+from tarry.record.trie import (
+    INPUT,
+    VIEW,
+    WRITE,
+    Const,
+    Input,
+    Instr,
+    Num,
+    const,
+    recorder,
+)
+
+KINDS = {float: "f", int: "i", bool: "b", complex: "c"}
+
+
+def append(key: Any, op: str, args: tuple, specs: tuple[Spec, ...]) -> Instr:
+    """Record an instruction whose operands are read; call with the lock held."""
+    while True:
+        trace = recorder.trace
+        node = trace.node
+        found = node.next.get(key)
+        if found is None:
+            found = recorder.grow(node, key, op, args, specs, user_line(2))
+        if recorder.trace is trace and trace.node is node:
+            trace.node = found
+            return found
+
+
+def spec_const(s: Spec) -> Const:
+    return Const(s, ("spec", s.shape, s.strides, str(s.dtype)))
+
+
+def geometry(t: torch.Tensor) -> tuple:
+    return tuple(t.shape), t.stride(), t.storage_offset(), t.dtype
+
+
+def geometry_const(g: tuple) -> Const:
+    return Const(g, ("geometry", *g[:3], str(g[3])))
+
+
+def tensor_spec(t: torch.Tensor) -> Spec:
+    return spec(tuple(t.shape), t.stride(), t.dtype)
+
+
+def read(t: torch.Tensor) -> int:
+    """The value number of `t` in the current recording."""
+    with recorder.lock:
+        s = slot_of(t)
+        pos = s.pos if s.pos >= 0 else enter(s)
+        if not s.viewed:
+            s.at = pos
+            return pos
+        return pos if is_base(t, s.spec) else _read_view(t, s, pos)
+
+
+def enter(s: Slot) -> int:
+    """Bring a value from before the recording into it as an input."""
+    if s.state is POISONED:
+        raise PoisonedError(s.data.error) from s.data.error
+    shape, dtype = s.spec.shape, s.spec.dtype
+    plain = spec(shape, contiguous_strides(shape), dtype)
+    key = (INPUT, shape, dtype)
+    node = append(key, INPUT, (const(shape),), (plain,))
+    s.pos = node.base
+    recorder.trace.inputs[node.base] = Input(s.ref, s.data, s.spec, s.state is HOST)
+    return s.pos
+
+
+def _read_view(t: torch.Tensor, s: Slot, pos: int) -> int:
+    views = recorder.trace.views
+    g = geometry(t)
+    key = (VIEW, pos, *g, s.spec.strides)
+    found = views.get(key)
+    if found is None:
+        args = (pos, spec_const(s.spec), geometry_const(g))
+        node = append(key, VIEW, args, (tensor_spec(t),))
+        found = views[key] = node.base
+    return found
+
+
+def foreign(value: Any) -> tuple[Any, tuple]:
+    """Key part and run-time numbers of an operand that is not one of our tensors."""
+    kind = KINDS.get(value.__class__)
+    if kind is not None:
+        return kind, (value,)
+    if isinstance(value, torch.Tensor):
+        if value.device.type == "cpu" and value.dim() == 0:
+            return value.dtype, (value.item(),)
+        if value.device.type == seam.DEVICE:
+            raise AttributeError("a tensor on tarry without a slot")
+        raise RuntimeError(
+            "Expected all tensors to be on the same device, but found at least two "
+            f"devices, {seam.DEVICE}:0 and {value.device}! Move the operand there "
+            f"with .to('{seam.DEVICE}')."
+        )
+    if value is None:
+        return None, ()
+    raise TypeError(f"an operand of type {type(value).__name__} on {seam.DEVICE}")
+
+
+def store(s: Slot, t: torch.Tensor, value: int) -> None:
+    """Make the value number `value` the content of `t` (lock held, value recorded)."""
+    if s.viewed and not is_base(t, s.spec):
+        pos = s.pos if s.pos >= 0 else enter(s)
+        g = geometry(t)
+        key = (WRITE, pos, value, *g, s.spec.strides)
+        args = (pos, value, spec_const(s.spec), geometry_const(g))
+        value = append(key, WRITE, args, (s.spec,)).base
+    if s.state is not IR:
+        recorder.trace.refs.append(s.ref)
+    s.write(value)
+
+
+def share(source: Slot, out: Spec) -> torch.Tensor:
+    """A new tensor with a new storage whose value is now that of `source`."""
+    with recorder.lock:
+        if source.state is POISONED:
+            raise PoisonedError(source.data.error) from source.data.error
+        if source.state is not IR:
+            s = Slot(-1, out)
+            s.state, s.data = source.state, source.data
+            return new_tensor(s)
+        s = Slot(source.pos, out)
+        recorder.trace.refs.append(s.ref)
+        return new_tensor(s)
+
+
+def host_slot(data: torch.Tensor, out: Spec) -> Slot:
+    """A slot whose value is host memory that no one else will change."""
+    s = Slot(-1, out)
+    s.state, s.data = HOST, data
+    return s
+
+
+def from_host(data: torch.Tensor) -> torch.Tensor:
+    """A tensor of the device with a snapshot of a CPU tensor, strides kept."""
+    strided = torch.empty_like(data, device="meta")
+    out = spec(tuple(data.shape), strided.stride(), data.dtype)
+    copy = data.detach().resolve_conj().resolve_neg()
+    copy = copy.clone(memory_format=torch.contiguous_format)
+    return new_tensor(host_slot(copy, out))
+
+
+def record_op(
+    op: str, args: tuple, outs: tuple[Spec, ...], numbers: tuple = ()
+) -> list[torch.Tensor]:
+    """Record one instruction from arguments in instruction form; its new tensors.
+
+    `args` holds value numbers, None, `Num`, `Const` and tuples of these.
+    """
+    with recorder.lock:
+        key = (op, args, tuple([(o.shape, o.strides, o.dtype) for o in outs]))
+        node = append(key, op, args, outs)
+        trace = recorder.trace
+        if numbers:
+            trace.numbers[node.base] = numbers
+        tensors = []
+        for i, out in enumerate(outs):
+            s = Slot(node.base + i, out)
+            trace.refs.append(s.ref)
+            tensors.append(new_tensor(s))
+        return tensors
+
+
+def contiguous_spec(shape: Any, dtype: torch.dtype) -> Spec:
+    shape = tuple(shape)
+    return spec(shape, contiguous_strides(shape), dtype)
+
+
+def number_arg(value: Any) -> tuple[Any, tuple]:
+    """A Python number as an instruction argument and the run-time numbers it brings."""
+    kind, numbers = foreign(value)
+    return Num(kind), numbers
+
+

@@ -1,0 +1,69 @@
+"""Every name of torch that is private or may move: the one place to look after a new
+torch release."""
+
+from typing import Any
+
+import torch
+import torch._tensor_str
+from torch.utils import backend_registration
+
+from tarry.errors import OldTorchError, SlotTakenError
+
+NEEDED_TORCH = "2.13"
+DEVICE = "tarry"
+
+Tensor = torch.Tensor
+DispatchKey = torch._C.DispatchKey
+META_KEYS = torch._C.DispatchKeySet(DispatchKey.Meta)
+
+# Formatting a tensor runs ordinary operators on it; these frames tell a print apart.
+PRINT_CODES = {torch._tensor_str._str_intern.__code__}
+
+
+def create_empty_tensor(shape: Any, dtype: Any) -> torch.Tensor:
+    return torch._C._acc.create_empty_tensor(shape, dtype)
+
+
+def claim_device(module: Any) -> None:
+    """Register PrivateUse1 as `tarry`.
+
+    Raises OldTorchError or SlotTakenError.
+    """
+    global create_empty_tensor
+    found = torch._C._get_privateuse1_backend_name()
+    if found not in ("privateuseone", DEVICE):
+        raise SlotTakenError(found)
+    setup = getattr(
+        backend_registration, "_setup_privateuseone_for_python_backend", None
+    )
+    if setup is None or not hasattr(torch._C, "_acc"):
+        raise OldTorchError(torch.__version__, NEEDED_TORCH)
+    setup(DEVICE, module)
+
+
+def op_overload(name: str) -> Any:
+    """`add.Tensor` or `relu` as a `torch._ops.OpOverload` of aten."""
+    packet, _, which = name.partition(".")
+    return getattr(getattr(torch.ops.aten, packet), which or "default")
+
+
+def has_kernel(name: str, key: str) -> bool:
+    return torch._C._dispatch_has_kernel_for_dispatch_key(f"aten::{name}", key)
+
+
+def all_aten_overloads() -> list[str]:
+    """Names of all aten overloads, without `aten::`."""
+    names = torch._C._dispatch_get_all_op_names()
+    return sorted(n.removeprefix("aten::") for n in names if n.startswith("aten::"))
+
+
+def decompositions() -> dict[Any, Any]:
+    """PyTorch's own decompositions, by overload."""
+    import torch._decomp as decomp
+    import torch._refs
+
+    return decomp.decomposition_table
+
+
+def data_pointer(storage: torch.UntypedStorage) -> int:
+    return storage._cdata

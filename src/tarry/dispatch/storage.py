@@ -1,0 +1,115 @@
+"""Tensors of the device: a plain `torch.Tensor` whose storage carries a slot.
+
+PyTorch holds no memory for them (their storages are 0 bytes long), so copying and
+pickling a storage have to go through the slot; the class of the storage object is
+where that belongs.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from tarry.dispatch import seam
+from tarry.record.slot import Slot, Spec
+from tarry.record.views import extent, is_dense
+
+
+class TarryStorage(torch.UntypedStorage):
+    """A storage of the device; `slot` says where its value is."""
+
+    slot: Slot
+    read_bytes: Callable[[Any], torch.UntypedStorage]  # set by `dispatch.exits`
+
+    def nbytes(self) -> int:
+        spec = self.slot.spec
+        return spec.numel * spec.dtype.itemsize
+
+    def size(self) -> int:
+        return self.nbytes()
+
+    def __len__(self) -> int:
+        return self.nbytes()
+
+    def cpu(self) -> torch.UntypedStorage:
+        """A CPU storage with a copy of the bytes; reads the value."""
+        return TarryStorage.read_bytes(self)
+
+    def clone(self) -> "TarryStorage":
+        return _twin(self)
+
+    def __deepcopy__(self, memo: dict) -> "TarryStorage":
+        memo = memo.setdefault("torch", {})
+        if self._cdata not in memo:
+            memo[self._cdata] = _twin(self)
+        return memo[self._cdata]
+
+    def tolist(self) -> list[int]:
+        return self.cpu().tolist()
+
+    def __reduce__(self) -> tuple:
+        return self.cpu().__reduce__()
+
+    def __repr__(self) -> str:
+        return f"<{self.nbytes()} bytes on {self.device}, {self.slot.state.value}>"
+
+    __str__ = __repr__
+
+
+def attach(tensor: torch.Tensor, slot: Slot) -> torch.Tensor:
+    storage = tensor.untyped_storage()
+    storage.slot = slot
+    storage.__class__ = TarryStorage
+    return tensor
+
+
+def new_tensor(slot: Slot) -> torch.Tensor:
+    """A tensor with a fresh storage whose base value is `slot`'s."""
+    spec = slot.spec
+    tensor = attach(seam.create_empty_tensor(spec.shape, spec.dtype), slot)
+    return tensor if spec.contiguous else restride(tensor, spec.shape, spec.strides)
+
+
+def restride(
+    tensor: torch.Tensor, shape: Any, strides: Any, offset: int = 0
+) -> torch.Tensor:
+    """A tensor of this geometry on the same storage, by PyTorch's own metadata."""
+    return torch.ops.aten.as_strided.default.redispatch(
+        seam.META_KEYS, tensor, shape, strides, offset
+    )
+
+
+def slot_of(tensor: torch.Tensor) -> Slot:
+    """The slot of a tensor of this device (AttributeError for any other)."""
+    return tensor.untyped_storage().slot
+
+
+def is_ours(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.device.type == seam.DEVICE
+
+
+def is_base(tensor: torch.Tensor, spec: Spec) -> bool:
+    """True where the tensor's geometry is that of the base value itself."""
+    return (
+        tensor.shape == spec.shape
+        and tensor.dtype is spec.dtype
+        and tensor.storage_offset() == 0
+        and (
+            tensor.stride() == spec.strides
+            or (spec.contiguous and tensor.is_contiguous())
+        )
+    )
+
+
+def _twin(storage: TarryStorage) -> TarryStorage:
+    from tarry.dispatch.operands import share
+
+    spec = storage.slot.spec
+    return share(storage.slot, spec).untyped_storage()
+
+
+def base_geometry(shape: tuple, strides: tuple) -> tuple[tuple, tuple]:
+    """Shape and strides of the base for a tensor created with these."""
+    if is_dense(shape, strides):
+        return shape, strides
+    return (extent(shape, strides),), (1,)

@@ -1,0 +1,147 @@
+"""View kernels: PyTorch's own C++ metadata kernels, by redispatch to Meta.
+
+They share the storage and give exact sizes, strides and offsets; all that is left to
+do here is to mark the slot, so that operands are compared with their base from now on.
+"""
+
+from typing import Any
+
+import torch
+
+from tarry.dispatch import seam
+from tarry.dispatch.operands import contiguous_spec, geometry, read
+from tarry.dispatch.storage import slot_of
+from tarry.record.slot import HOST, IR
+from tarry.record.trie import recorder
+from tarry.record.views import extent
+
+aten = torch.ops.aten
+META = seam.META_KEYS
+
+
+def _through_meta(name: str) -> Any:
+    redispatch = seam.op_overload(name).redispatch
+
+    def kernel(self: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+        out = redispatch(META, self, *args, **kwargs)
+        slot = self.untyped_storage().slot
+        slot.viewed = True
+        slot.at = -1
+        return out
+
+    return kernel
+
+
+def as_strided_(self: torch.Tensor, size: Any, stride: Any, offset: Any = None) -> Any:
+    slot_of(self).mark_viewed()
+    return aten.as_strided_.default.redispatch(META, self, size, stride, offset)
+
+
+def view_as_real(self: torch.Tensor) -> torch.Tensor:
+    part = torch.float32 if self.dtype is torch.complex64 else torch.float64
+    return _retyped(self, part, aten.view_as_real.default)
+
+
+def view_as_complex(self: torch.Tensor) -> torch.Tensor:
+    whole = torch.complex64 if self.dtype is torch.float32 else torch.complex128
+    return _retyped(self, whole, aten.view_as_complex.default)
+
+
+def view_dtype(self: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    return _retyped(self, dtype, aten.view.dtype, dtype)
+
+
+def _retyped(self: torch.Tensor, dtype: torch.dtype, op: Any, *args: Any) -> Any:
+    slot_of(self).mark_viewed()
+    return op.redispatch(META, self, *args)
+
+
+def set_storage(self: Any, source: Any, offset: Any, size: Any, stride: Any = ()) -> Any:
+    """`set_`: `self` becomes a tensor of this geometry on another storage."""
+    slot = source.slot
+    slot.mark_viewed()
+    if slot.state is HOST and slot.spec.dtype is torch.uint8:
+        _retype_host(slot, self.dtype)
+    return aten.set_.source_Storage_storage_offset.redispatch(
+        META, self, source, offset, size, stride
+    )
+
+
+def _retype_host(slot: Any, dtype: torch.dtype) -> None:
+    """Bytes just loaded take the dtype of the first tensor that is put on them."""
+    whole = slot.spec.numel // dtype.itemsize * dtype.itemsize
+    slot.data = slot.data[:whole].view(dtype)
+    slot.spec = contiguous_spec((slot.data.numel(),), dtype)
+
+
+def set_tensor(self: Any, source: torch.Tensor) -> Any:
+    return set_storage(
+        self,
+        source.untyped_storage(),
+        source.storage_offset(),
+        source.shape,
+        source.stride(),
+    )
+
+
+def resize_(self: torch.Tensor, size: Any, *, memory_format: Any = None) -> Any:
+    """Resize in place; the elements that are kept keep their values (row-major)."""
+    size = tuple(size)
+    if tuple(self.shape) == size:
+        return self
+    fresh = torch.empty(
+        size, dtype=self.dtype, device="meta",
+        memory_format=memory_format or torch.contiguous_format,
+    )  # fmt: skip
+    slot = slot_of(self)
+    offset = self.storage_offset()
+    need = extent(size, fresh.stride(), offset)
+    if need > slot.spec.numel or self.dtype is not slot.spec.dtype:
+        _enlarge(self, slot, need)
+    slot.mark_viewed()
+    aten.as_strided_.default.redispatch(META, self, size, fresh.stride(), offset)
+    return self
+
+
+def _enlarge(self: torch.Tensor, slot: Any, need: int) -> None:
+    old = slot.spec
+    flat = aten.as_strided.default.redispatch(META, self, (old.numel,), (1,), 0)
+    grown = torch.zeros(need, dtype=self.dtype, device=self.device)
+    if old.numel and flat.dtype is old.dtype:
+        grown[: min(need, old.numel)].copy_(flat[: min(need, old.numel)])
+    with recorder.lock:
+        pos = read(grown)
+        if slot.state is not IR:
+            recorder.trace.refs.append(slot.ref)
+        slot.spec = contiguous_spec((need,), self.dtype)
+        slot.write(pos)
+        slot.mark_viewed()
+
+
+def check_in_bounds(self: torch.Tensor) -> None:
+    """PyTorch's error for a geometry that reaches past its storage."""
+    shape, strides, offset, dtype = geometry(self)
+    spec = slot_of(self).spec
+    have = spec.numel * spec.dtype.itemsize
+    need = extent(shape, strides, offset) * dtype.itemsize
+    if need > have:
+        raise RuntimeError(
+            f"setStorage: sizes {list(shape)}, strides {list(strides)}, storage offset "
+            f"{offset}, and itemsize {dtype.itemsize} requiring a storage size of "
+            f"{need} are out of bounds for storage of size {have}"
+        )
+
+
+KERNELS = {
+    name: _through_meta(name)
+    for name in ("view", "_reshape_alias", "as_strided", "unfold", "alias")
+} | {
+    "as_strided_": as_strided_,
+    "view_as_real": view_as_real,
+    "view_as_complex": view_as_complex,
+    "view.dtype": view_dtype,
+    "set_.source_Storage_storage_offset": set_storage,
+    "set_.source_Tensor": set_tensor,
+    "resize_": resize_,
+}
+

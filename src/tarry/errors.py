@@ -1,0 +1,85 @@
+"""Every exception of tarry: what happened to the values, where, and what to do."""
+
+
+class TarryError(RuntimeError):
+    """Base of all errors raised by tarry itself."""
+
+
+class SetupError(TarryError):
+    """The device cannot be registered or its platform has no device."""
+
+
+class SlotTakenError(SetupError):
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"PyTorch's one slot for external devices (PrivateUse1) is already taken "
+            f"by the device '{name}'. A process holds one such backend: import tarry "
+            f"in a process that does not load '{name}'."
+        )
+
+
+class OldTorchError(SetupError):
+    def __init__(self, found: str, need: str) -> None:
+        super().__init__(
+            f"tarry needs torch {need} or newer (Python backends on PrivateUse1); "
+            f"found torch {found}. Install a newer torch: pip install 'torch>={need}'."
+        )
+
+
+class PlatformError(SetupError):
+    def __init__(self, asked: str, found: str, reason: str) -> None:
+        what = f"TARRY_PLATFORM={asked}" if asked else "JAX's default platform"
+        super().__init__(
+            f"{what} has no device here ({reason}). Platforms found: {found}. "
+            f"Install JAX's plugin for it, or set TARRY_PLATFORM=cpu."
+        )
+
+
+class ConfigError(TarryError):
+    def __init__(self, name: str, value: str, wanted: str) -> None:
+        super().__init__(f"{name}={value!r} is not {wanted}. Correct or unset {name}.")
+
+
+class ProgramError(TarryError):
+    """A cut failed: its new values are poisoned, earlier ones are as they were."""
+
+
+class CompileError(ProgramError):
+    def __init__(self, what: str, line: str, reason: str) -> None:
+        super().__init__(
+            f"{what}, recorded at {line}, could not be compiled: {reason}. Tensors "
+            f"that existed before keep the values they had; those this recording "
+            f"created raise this error when read. Change or remove the operation at "
+            f"{line}; the device goes on working."
+        )
+
+
+class RunError(ProgramError):
+    def __init__(self, what: str, line: str, reason: str) -> None:
+        super().__init__(
+            f"the program cut at {line} ({what}) failed while it ran: {reason}. "
+            f"Tensors it did not overwrite are as they were; its results raise this "
+            f"error when read. If memory ran out, cut the work into smaller steps "
+            f"with tarry.sync()."
+        )
+
+
+class PoisonedError(TarryError):
+    def __init__(self, origin: BaseException) -> None:
+        super().__init__(
+            f"this tensor has no value: the program that computes it failed. {origin}"
+        )
+
+
+class ExecutionNotAllowedError(TarryError):
+    def __init__(self, cause: str, line: str) -> None:
+        super().__init__(
+            "Unexpected execution happens inside the compiled function, exiting: "
+            f"{cause} at {line} needs a value. Move the read out of the region, or "
+            f"compile it without full_graph=True."
+        )
+
+
+class UnsupportedError(TarryError):
+    def __init__(self, what: str, line: str, instead: str) -> None:
+        super().__init__(f"{what} is not supported on tarry ({line}): {instead}")

@@ -1,0 +1,135 @@
+"""What happened: counters, timed metrics and records, written by the stages.
+
+Reports only read it. Sizes are bounded: records are kept for the last `KEPT` events,
+totals for all.
+"""
+
+import time
+from collections import Counter, defaultdict, deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+KEPT = 4096
+SAMPLES = 1024
+
+
+@dataclass(slots=True)
+class Metric:
+    """`samples` of (Unix time in s, value); values of timers are nanoseconds."""
+
+    kind: str  # "time", "bytes" or "value"
+    total: int = 0
+    accumulator: float = 0.0
+    samples: deque[tuple[float, float]] = field(
+        default_factory=lambda: deque(maxlen=SAMPLES)
+    )
+
+    def add(self, value: float) -> None:
+        self.total += 1
+        self.accumulator += value
+        self.samples.append((time.time(), value))
+
+
+@dataclass(slots=True)
+class Cut:
+    """One cut: why, where, how much was pending, and what it cost (seconds)."""
+
+    cause: str
+    detail: str
+    line: str
+    instructions: int
+    outputs: int
+    program: int = -1
+    compiled: bool = False
+    at: float = 0.0
+    record_s: float = 0.0
+    lookup_s: float = 0.0
+    compile_s: float = 0.0
+    transfer_s: float = 0.0
+    run_s: float = 0.0
+
+
+@dataclass(slots=True)
+class Compile:
+    """One compiled program: why it was new, and what it cost (seconds)."""
+
+    program: int
+    why: str
+    line: str
+    instructions: int
+    inputs: int
+    outputs: int
+    donated: int
+    trace_s: float
+    compile_s: float
+    options: str
+
+
+@dataclass(slots=True)
+class Fallback:
+    """An operator that ran on the CPU, summed per operator and line."""
+
+    op: str
+    line: str
+    calls: int = 0
+    seconds: float = 0.0
+
+
+class Ledger:
+    def __init__(self) -> None:
+        self.started = time.time()
+        self.clear_counters()
+        self.clear_metrics()
+        self.cuts: deque[Cut] = deque(maxlen=KEPT)
+        self.compiles: deque[Compile] = deque(maxlen=KEPT)
+        self.fallbacks: dict[tuple[str, str], Fallback] = {}
+        self.cut_totals: dict[tuple[str, str, str], int] = defaultdict(int)
+        self.seconds: Counter[str] = Counter()
+        self.steps = 0
+        self.visited: dict[Any, int] = {}
+
+    def clear_counters(self) -> None:
+        self.counters: Counter[str] = Counter()
+
+    def clear_metrics(self) -> None:
+        self.metrics: dict[str, Metric] = {}
+
+    def count(self, name: str, n: int = 1) -> None:
+        self.counters[name] += n
+
+    def sample(self, name: str, value: float, kind: str = "value") -> None:
+        metric = self.metrics.get(name)
+        if metric is None:
+            metric = self.metrics[name] = Metric(kind)
+        metric.add(value)
+
+    @contextmanager
+    def timed(self, name: str) -> Iterator[None]:
+        started = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.sample(name, (time.perf_counter() - started) * 1e9, "time")
+
+    def add_cut(self, cut: Cut) -> None:
+        cut.at = time.time() - self.started
+        self.cuts.append(cut)
+        self.cut_totals[cut.cause, cut.detail, cut.line] += 1
+        for part in ("record", "compile", "transfer", "run", "lookup"):
+            self.seconds[part] += getattr(cut, part + "_s")
+
+    def add_fallback(self, op: str, line: str, seconds: float) -> bool:
+        """Record one CPU fallback; True the first time for this op and line."""
+        self.count(op)
+        found = self.fallbacks.get((op, line))
+        first = found is None
+        if found is None:
+            found = self.fallbacks[op, line] = Fallback(op, line)
+        found.calls += 1
+        found.seconds += seconds
+        return first
+
+
+ledger = Ledger()

@@ -1,0 +1,338 @@
+"""Elementwise arithmetic of two and three operands, powers and bit operations.
+
+Operands arrive in PyTorch's common dtype (f32 for halves) and broadcast. Integer
+division and remainder follow PyTorch: `remainder` and floor division take the
+divisor's sign, `fmod` and truncating division the dividend's.
+"""
+
+import numpy as np
+import torch
+
+from tarry.dtypes import to_numpy
+from tarry.lower.table import Call, convert, pointwise, row
+from tarry.lower.xla import jnp, jsp, lax
+
+
+def _is_bool(x) -> bool:
+    return x.dtype == np.bool_
+
+
+def _is_int(x) -> bool:
+    return x.dtype.kind in "iub"
+
+
+def _fill(x, value):
+    return lax.full_like(x, value)
+
+
+@pointwise("add.Tensor", "add.Scalar")
+def add(x, y, alpha=None):
+    if alpha is not None:
+        y = lax.bitwise_and(y, alpha) if _is_bool(y) else lax.mul(y, alpha)
+    return lax.bitwise_or(x, y) if _is_bool(x) else lax.add(x, y)
+
+
+@pointwise("mul.Tensor", "mul.Scalar")
+def mul(x, y):
+    return lax.bitwise_and(x, y) if _is_bool(x) else lax.mul(x, y)
+
+
+@pointwise("sub.Tensor", "sub.Scalar")
+def sub(x, y, alpha=None):
+    return lax.sub(x, y if alpha is None else lax.mul(y, alpha))
+
+
+@pointwise("rsub.Tensor", "rsub.Scalar")
+def rsub(x, y, alpha=None):
+    return lax.sub(y, x if alpha is None else lax.mul(x, alpha))
+
+
+@pointwise("div.Tensor", "div.Scalar", floats=True)
+def div(x, y):
+    return lax.div(x, y)
+
+
+@pointwise("div.Tensor_mode", "div.Scalar_mode")
+def div_mode(x, y, rounding_mode: str | None):
+    if rounding_mode is None:
+        return lax.div(*(convert(v, true_dtype(v.dtype)) for v in (x, y)))
+    if rounding_mode == "floor":
+        return floor_divide(x, y)
+    return lax.div(x, y) if _is_int(x) else _trunc(lax.div(x, y))
+
+
+def true_dtype(dtype: np.dtype) -> np.dtype:
+    """The dtype true division computes in: the default float for integers."""
+    default = to_numpy(torch.get_default_dtype())
+    return default if dtype.kind in "iub" else dtype
+
+
+def _trunc(x):
+    return lax.select(lax.lt(x, _fill(x, 0)), lax.ceil(x), lax.floor(x))
+
+
+@pointwise("floor_divide", "floor_divide.Scalar")
+def floor_divide(x, y):
+    return _floor_int(x, y) if _is_int(x) else _floor_float(x, y)
+
+
+def _floor_int(x, y):
+    quotient, rest = lax.div(x, y), lax.rem(x, y)
+    return lax.sub(quotient, convert(_wrong_sign(rest, y), x.dtype))
+
+
+def _wrong_sign(rest, y):
+    """Where a truncating remainder differs from the flooring one."""
+    zero = _fill(rest, 0)
+    apart = lax.ne(lax.lt(rest, zero), lax.lt(y, zero))
+    return lax.bitwise_and(lax.ne(rest, zero), apart)
+
+
+def _floor_float(x, y):
+    """C10's `div_floor_floating`: exact where `floor(x / y)` is off by one."""
+    rest, ratio, zero = lax.rem(x, y), lax.div(x, y), _fill(x, 0)
+    whole = lax.div(lax.sub(x, rest), y)
+    whole = lax.sub(whole, convert(_wrong_sign(rest, y), x.dtype))
+    floor = lax.floor(whole)
+    up = convert(lax.gt(lax.sub(whole, floor), _fill(x, 0.5)), x.dtype)
+    signed_zero = jnp.copysign(zero, ratio)
+    result = lax.select(lax.eq(whole, zero), signed_zero, lax.add(floor, up))
+    return lax.select(lax.eq(y, zero), ratio, result)
+
+
+@pointwise("remainder.Tensor", "remainder.Scalar", "remainder.Scalar_Tensor")
+def remainder(x, y):
+    rest = lax.rem(x, y)
+    return lax.select(_wrong_sign(rest, y), lax.add(rest, y), rest)
+
+
+@pointwise("fmod.Tensor", "fmod.Scalar")
+def fmod(x, y):
+    return lax.rem(x, y)
+
+
+@pointwise("addcmul")
+def addcmul(x, a, b, value):
+    return lax.add(x, lax.mul(lax.mul(value, a), b))
+
+
+@pointwise("addcdiv")
+def addcdiv(x, a, b, value):
+    return lax.add(x, lax.div(lax.mul(value, a), b))
+
+
+@pointwise("lerp.Scalar", "lerp.Tensor")
+def lerp(start, end, weight):
+    gap, one = lax.sub(end, start), _fill(weight, 1)
+    near = lax.lt(lax.abs(weight), lax.full_like(lax.abs(weight), 0.5))
+    low = lax.add(start, lax.mul(weight, gap))
+    return lax.select(near, low, lax.sub(end, lax.mul(gap, lax.sub(one, weight))))
+
+
+@pointwise("pow.Tensor_Tensor", "pow.Scalar")
+def power(x, y):
+    if not _is_int(x):
+        return lax.pow(x, y)
+    if x.dtype.kind != "i":
+        return _int_power(x, y)
+    zero, one = _fill(x, 0), _fill(x, 1)
+    odd = lax.eq(lax.bitwise_and(y, one), one)
+    sign = lax.select(odd, x, one)
+    inverse = lax.select(lax.eq(lax.abs(x), one), sign, zero)
+    return lax.select(lax.lt(y, zero), inverse, _int_power(x, lax.max(y, zero)))
+
+
+def _int_power(x, y):
+    """x ** y for y >= 0, with wrap-around: squares while exponent bits are left."""
+    one, zero = _fill(x, 1), _fill(x, 0)
+
+    def step(state):
+        result, square, left = state
+        odd = lax.eq(lax.bitwise_and(left, one), one)
+        result = lax.select(odd, lax.mul(result, square), result)
+        return result, lax.mul(square, square), lax.shift_right_logical(left, one)
+
+    def more(state):
+        return lax.reduce_or(lax.ne(state[2], zero), range(x.ndim))
+
+    return lax.while_loop(more, step, (one, x, y))[0]
+
+
+@row("pow.Tensor_Scalar", static=("exponent",))
+def power_static(call: Call, x, exponent: complex):
+    """x ** exponent, written out for the exponents that have a shorter form."""
+    out = call.out.dtype
+    wide = np.dtype(np.float32) if out.kind in "fV" and out.itemsize == 2 else out
+    x = convert(x, wide)
+    return convert(_power(x, exponent), out)
+
+
+def _power(x, exponent: complex):
+    if isinstance(exponent, complex):
+        return power(x, _fill(x, exponent))
+    whole = np.isfinite(exponent) and exponent == int(exponent)
+    if _is_int(x):
+        short = exponent >= 0
+        return lax.integer_pow(x, int(exponent)) if short else power(x, _fill(x, -1))
+    if exponent == 0.5:
+        return lax.sqrt(x)
+    if exponent == -0.5:
+        return lax.rsqrt(x)
+    if whole and abs(exponent) <= 16:
+        return lax.integer_pow(x, int(exponent))
+    return power(x, _fill(x, exponent))
+
+
+@pointwise("atan2", floats=True)
+def atan2(x, y):
+    return lax.atan2(x, y)
+
+
+@pointwise("maximum")
+def maximum(x, y):
+    return lax.max(x, y)
+
+
+@pointwise("minimum")
+def minimum(x, y):
+    return lax.min(x, y)
+
+
+def _skip_nan(x, y, choose):
+    if _is_int(x):
+        return choose(x, y)
+    return lax.select(lax.ne(x, x), y, lax.select(lax.ne(y, y), x, choose(x, y)))
+
+
+@pointwise("fmax")
+def fmax(x, y):
+    return _skip_nan(x, y, lax.max)
+
+
+@pointwise("fmin")
+def fmin(x, y):
+    return _skip_nan(x, y, lax.min)
+
+
+@pointwise("hypot")
+def hypot(x, y):
+    return jnp.hypot(x, y)
+
+
+@pointwise("copysign.Tensor", "copysign.Scalar", floats=True)
+def copysign(x, y):
+    return jnp.copysign(x, y)
+
+
+@pointwise("nextafter", opmath=False)
+def nextafter(x, y):
+    return lax.nextafter(x, y)
+
+
+@pointwise("gcd")
+def gcd(x, y):
+    return jnp.gcd(x, y)
+
+
+@pointwise("lcm")
+def lcm(x, y):
+    return jnp.lcm(x, y)
+
+
+@pointwise("xlogy.Tensor", "xlogy.Scalar_Self", "xlogy.Scalar_Other", floats=True)
+def xlogy(x, y):
+    return _times_log(x, y, lax.log(y))
+
+
+@pointwise(
+    "special_xlog1py",
+    "special_xlog1py.self_scalar",
+    "special_xlog1py.other_scalar",
+    floats=True,
+)
+def xlog1py(x, y):
+    return _times_log(x, y, lax.log1p(y))
+
+
+def _times_log(x, y, log):
+    """x * log, where zero times a log of no NaN is zero."""
+    zero = _fill(x, 0)
+    empty = lax.bitwise_and(lax.eq(x, zero), lax.eq(y, y))
+    return lax.select(empty, zero, lax.mul(x, log))
+
+
+@pointwise("logaddexp")
+def logaddexp(x, y):
+    return jnp.logaddexp(x, y)
+
+
+@pointwise("logaddexp2")
+def logaddexp2(x, y):
+    return jnp.logaddexp2(x, y)
+
+
+@pointwise("heaviside")
+def heaviside(x, values):
+    zero = _fill(x, 0)
+    step = convert(lax.gt(x, zero), x.dtype)
+    return lax.select(lax.eq(x, zero), values, step)
+
+
+@pointwise(
+    "special_zeta", "special_zeta.self_scalar", "special_zeta.other_scalar", floats=True
+)
+def zeta(x, q):
+    return jsp.zeta(x, q)
+
+
+@pointwise("igamma")
+def igamma(a, x):
+    return lax.igamma(a, x)
+
+
+@pointwise("igammac")
+def igammac(a, x):
+    return lax.igammac(a, x)
+
+
+def _overloads(name: str) -> tuple[str, ...]:
+    return tuple(f"{name}.{which}" for which in ("Tensor", "Scalar", "Scalar_Tensor"))
+
+
+@pointwise(*_overloads("bitwise_and"))
+def bitwise_and(x, y):
+    return lax.bitwise_and(x, y)
+
+
+@pointwise(*_overloads("bitwise_or"))
+def bitwise_or(x, y):
+    return lax.bitwise_or(x, y)
+
+
+@pointwise(*_overloads("bitwise_xor"))
+def bitwise_xor(x, y):
+    return lax.bitwise_xor(x, y)
+
+
+@pointwise(
+    "bitwise_left_shift.Tensor",
+    "bitwise_left_shift.Tensor_Scalar",
+    "bitwise_left_shift.Scalar_Tensor",
+    "__lshift__.Tensor",
+    "__lshift__.Scalar",
+)
+def left_shift(x, y):
+    return lax.shift_left(x, y)
+
+
+@pointwise(
+    "bitwise_right_shift.Tensor",
+    "bitwise_right_shift.Tensor_Scalar",
+    "bitwise_right_shift.Scalar_Tensor",
+    "__rshift__.Tensor",
+    "__rshift__.Scalar",
+)
+def right_shift(x, y):
+    if x.dtype.kind == "u":
+        return lax.shift_right_logical(x, y)
+    return lax.shift_right_arithmetic(x, y)

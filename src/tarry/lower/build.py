@@ -1,0 +1,131 @@
+"""A canonical graph as one function of its inputs and packed run-time numbers.
+
+In: a `Graph`. Out: a Python function for `jax.jit` that takes one vector of all
+floats, one of all integers, then the inputs, and returns the outputs. An error in a
+row is raised as `LoweringError` with the node that caused it.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+
+from tarry import dtypes
+from tarry.lower.table import TABLE, Call, Out, Scalar
+from tarry.lower.xla import lax
+from tarry.record.graph import Graph, Node, number_kinds
+from tarry.record.trie import INPUT, Const, Num
+
+FLOATS, INTS = np.dtype(np.float64), np.dtype(np.int64)
+
+
+class LoweringError(Exception):
+    def __init__(self, node: Node, reason: BaseException) -> None:
+        super().__init__(f"{type(reason).__name__}: {reason}")
+        self.node, self.reason = node, reason
+
+
+def is_integral(kind: Any) -> bool:
+    """True for numbers that travel in the vector of integers."""
+    if isinstance(kind, str):
+        return kind in "bi"
+    return not (kind.is_floating_point or kind.is_complex)
+
+
+def is_complex(kind: Any) -> bool:
+    return kind == "c" if isinstance(kind, str) else kind.is_complex
+
+
+class Numbers:
+    """Run-time numbers taken out of the two packed vectors, one split per dtype."""
+
+    def __init__(self, floats: Any, ints: Any) -> None:
+        self._vectors = {False: floats, True: ints}
+        self._pieces: dict[tuple[bool, np.dtype], list[Any]] = {}
+        self._next = {False: 0, True: 0}
+
+    def take(self, kind: Any) -> Scalar:
+        integral = is_integral(kind)
+        at = self._next[integral]
+        self._next[integral] = at + (2 if is_complex(kind) else 1)
+        if is_complex(kind):
+            return Scalar(kind, lambda dt: self._complex(at, dt))
+        return Scalar(kind, lambda dt: self._piece(integral, at, dt))
+
+    def _complex(self, at: int, dtype: np.dtype) -> Any:
+        part = np.dtype(f"f{dtype.itemsize // 2}") if dtype.kind == "c" else dtype
+        real = self._piece(False, at, part)
+        if dtype.kind != "c":
+            return real
+        return lax.complex(real, self._piece(False, at + 1, part))
+
+    def _piece(self, integral: bool, at: int, dtype: np.dtype) -> Any:
+        pieces = self._pieces.get((integral, dtype))
+        if pieces is None:
+            vector = self._vectors[integral]
+            if dtype == np.bool_:
+                vector = lax.ne(vector, lax.full_like(vector, 0))
+            elif vector.dtype != dtype:
+                vector = lax.convert_element_type(vector, dtype)
+            pieces = lax.split(vector, (1,) * vector.shape[0])
+            self._pieces[integral, dtype] = pieces
+        return lax.reshape(pieces[at], ())
+
+
+def vector_sizes(graph: Graph) -> tuple[int, int]:
+    """Lengths of the packed vectors of floats and of integers."""
+    floats = ints = 0
+    for node in graph.nodes:
+        for kind in number_kinds(node.args):
+            if is_integral(kind):
+                ints += 1
+            else:
+                floats += 2 if is_complex(kind) else 1
+    return floats, ints
+
+
+def _argument(arg: Any, values: list, numbers: Numbers) -> Any:
+    if type(arg) is int:
+        return values[arg]
+    if isinstance(arg, tuple):
+        return tuple([_argument(a, values, numbers) for a in arg])
+    if isinstance(arg, Const):
+        return arg.value
+    return numbers.take(arg.kind) if isinstance(arg, Num) else arg
+
+
+def _lower(node: Node, values: list, numbers: Numbers) -> list[Any]:
+    args = [_argument(a, values, numbers) for a in node.args]
+    outs = tuple([Out(s.shape, s.dtype or torch.float32) for s in node.specs])
+    result = TABLE[node.op].lower(Call(outs), *args)
+    results = list(result) if isinstance(result, tuple | list) else [result]
+    for value, out in zip(results, outs, strict=True):
+        if value is not None and (value.shape, value.dtype) != (out.shape, out.dtype):
+            raise TypeError(
+                f"the row of {node.op} gave {value.dtype}{list(value.shape)} "
+                f"for {out.dtype}{list(out.shape)}"
+            )
+    return results
+
+
+def build(graph: Graph) -> Callable[..., list[Any]]:
+    """The function `(floats, ints, inputs) -> outputs` that computes `graph`."""
+
+    def program(floats: Any, ints: Any, inputs: list[Any]) -> list[Any]:
+        numbers, values, left = Numbers(floats, ints), [], list(reversed(inputs))
+        for node in graph.nodes:
+            if node.op == INPUT:
+                values.append(left.pop())
+                continue
+            try:
+                values += _lower(node, values, numbers)
+            except Exception as error:
+                raise LoweringError(node, error) from error
+        return [values[v] for v in graph.outputs]
+
+    return program
+
+
+def input_dtype(node: Node) -> np.dtype:
+    return dtypes.to_numpy(node.dtypes[0])

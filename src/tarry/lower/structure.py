@@ -1,0 +1,38 @@
+"""Rows that hold other rows together: empty memory, casts, and one row over a list."""
+
+from typing import Any
+
+from tarry.lower.table import TABLE, Call, broadcast, convert, row
+from tarry.lower.xla import jnp, lax
+
+
+@row("tarry::empty")
+def empty(call: Call) -> Any:
+    """Memory nobody has written yet: zeros, so that runs repeat."""
+    return lax.full(call.out.shape, 0, call.out.dtype)
+
+
+@row("tarry::cast")
+def cast(call: Call, value: Any) -> Any:
+    """`value` in another dtype and, where its shape differs, broadcast."""
+    return broadcast(convert(value, call.out.dtype), call.out.shape)
+
+
+@row("tarry::map")
+def map_row(call: Call, name: str, elements: tuple) -> list[Any]:
+    """The row `name` applied to each element's arguments."""
+    lower, per = TABLE[name].lower, len(call.outs) // max(len(elements), 1)
+    results: list[Any] = []
+    for i, args in enumerate(elements):
+        result = lower(Call(call.outs[i * per : (i + 1) * per]), *args)
+        results += result if isinstance(result, tuple | list) else [result]
+    return results
+
+
+@row("tarry::nonzero")
+def nonzero(call: Call, value: Any) -> Any:
+    """Indices of the values that are not zero, one row per dimension."""
+    found = jnp.nonzero(value, size=call.out.shape[1])
+    if not found:
+        return lax.full(call.out.shape, 0, call.out.dtype)
+    return lax.convert_element_type(jnp.stack(found), call.out.dtype)

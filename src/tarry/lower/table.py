@@ -1,0 +1,197 @@
+"""The operator table: one functional row per ATen overload.
+
+A row says how the op is written in `jax.lax` and which of its arguments are
+run-time values. In-place, `out=` and view variants are no rows: they follow from
+the ATen schema. A row's function receives a `Call` (the specs of its results) and
+the schema's arguments in order, defaults filled in: tensors as arrays, Python
+numbers that are run-time values as `Scalar`, everything else as it is. It returns
+one array per result, each with exactly the shape and dtype of its spec.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+
+from tarry import dtypes
+from tarry.lower.xla import lax
+
+
+@dataclass(frozen=True, slots=True)
+class Out:
+    """Shape and dtype of one result, as recorded from PyTorch."""
+
+    shape: tuple[int, ...]
+    torch_dtype: torch.dtype
+
+    @property
+    def dtype(self) -> np.dtype:
+        return dtypes.to_numpy(self.torch_dtype)
+
+
+@dataclass(slots=True)
+class Call:
+    """One call of a row: the specs of its results."""
+
+    outs: tuple[Out, ...]
+
+    @property
+    def out(self) -> Out:
+        return self.outs[0]
+
+
+class Scalar:
+    """A run-time number: `to(dtype)` gives it as a 0-d array.
+
+    `kind` is `b`, `i`, `f` or `c` for a Python number, or the torch dtype of a 0-d
+    CPU tensor, which takes part in type promotion as such.
+    """
+
+    __slots__ = ("kind", "to")
+
+    def __init__(
+        self, kind: str | torch.dtype, to: Callable[[np.dtype], Any]
+    ) -> None:
+        self.kind, self.to = kind, to
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """How one functional ATen overload is lowered, and what is static in it."""
+
+    name: str
+    lower: Callable[..., Any]
+    scalars: frozenset[str] = frozenset()
+    static: frozenset[str] = frozenset()
+    ignores: frozenset[str] = frozenset()
+    pointwise: bool = False
+    fields: tuple[tuple[str, Any], ...] = field(default=())
+
+
+TABLE: dict[str, Row] = {}
+
+
+def _add(row: Row) -> None:
+    if row.name in TABLE:
+        raise ValueError(f"two rows for aten::{row.name}")
+    TABLE[row.name] = row
+
+
+def row(
+    *names: str,
+    scalars: Sequence[str] = (),
+    static: Sequence[str] = (),
+    ignores: Sequence[str] = (),
+) -> Callable[[Callable], Callable]:
+    """Register the decorated function as the lowering of these overloads.
+
+    `scalars`: float arguments that are run-time values (schema type `Scalar` is one
+    without being named); `static`: `Scalar` arguments that shape the program;
+    `ignores`: tensor arguments of which only shape and dtype matter.
+    """
+
+    def register(lower: Callable) -> Callable:
+        for name in names:
+            _add(
+                Row(
+                    name,
+                    lower,
+                    frozenset(scalars),
+                    frozenset(static),
+                    frozenset(ignores),
+                )
+            )
+        return lower
+
+    return register
+
+
+def is_operand(value: Any) -> bool:
+    return isinstance(value, Scalar) or hasattr(value, "aval") or is_host(value)
+
+
+def is_host(value: Any) -> bool:
+    return isinstance(value, np.ndarray | np.generic)
+
+
+def torch_dtype(value: Any) -> torch.dtype:
+    return dtypes.from_numpy(value.dtype)
+
+
+def compute_dtype(args: Sequence[Any]) -> torch.dtype:
+    """PyTorch's promoted dtype of the operands among `args`."""
+    tensors, numbers = [], []
+    for a in args:
+        if isinstance(a, Scalar):
+            if isinstance(a.kind, str):
+                numbers.append(a.kind)
+            else:
+                tensors.append((a.kind, 0))
+        elif is_operand(a):
+            tensors.append((torch_dtype(a), a.ndim))
+    result = dtypes.promote(tensors, numbers)
+    assert result is not None
+    return result
+
+
+def convert(value: Any, dtype: np.dtype) -> Any:
+    """`value` as an array of `dtype`, by PyTorch's conversion rules."""
+    if isinstance(value, Scalar):
+        return value.to(dtype)
+    if value.dtype == dtype:
+        return value
+    if value.dtype.kind == "c" and dtype.kind != "c":
+        value = lax.real(value)
+    if dtype == np.bool_:
+        return lax.ne(value, lax.full_like(value, 0))
+    if value.dtype.kind in "fV" and dtype.kind == "u" and dtype.itemsize < 8:
+        value = lax.convert_element_type(value, np.dtype(np.int64))
+    return lax.convert_element_type(value, dtype)
+
+
+def broadcast(value: Any, shape: tuple[int, ...]) -> Any:
+    """`value` broadcast to `shape`, aligned at the last dimension."""
+    if value.shape == shape:
+        return value
+    first = len(shape) - value.ndim
+    keep = [d for d, n in enumerate(value.shape) if n == shape[first + d]]
+    if len(keep) < value.ndim:
+        value = lax.reshape(value, [value.shape[d] for d in keep])
+    return lax.broadcast_in_dim(value, shape, [first + d for d in keep])
+
+
+def pointwise(
+    *names: str,
+    floats: bool = False,
+    opmath: bool = True,
+    static: Sequence[str] = (),
+    scalars: Sequence[str] = (),
+) -> Callable[[Callable], Callable]:
+    """Register an elementwise lowering: operands arrive promoted and broadcast.
+
+    `floats`: integers compute as the default float (`sin`, `div`, …).
+    `opmath`: f16 and bf16 compute in f32 and round once, as PyTorch does.
+    """
+
+    def register(fn: Callable) -> Callable:
+        def lower(call: Call, *args: Any) -> Any:
+            common = compute_dtype(args)
+            if floats and not (common.is_floating_point or common.is_complex):
+                common = torch.get_default_dtype()
+            dt = dtypes.to_numpy(dtypes.opmath(common) if opmath else common)
+            shape = call.out.shape
+            values = [
+                broadcast(convert(a, dt), shape) if is_operand(a) else a for a in args
+            ]
+            return convert(fn(*values), call.out.dtype)
+
+        lower.__name__ = fn.__name__
+        for name in names:
+            _add(
+                Row(name, lower, frozenset(scalars), frozenset(static), pointwise=True)
+            )
+        return fn
+
+    return register

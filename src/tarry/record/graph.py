@@ -1,0 +1,93 @@
+"""The canonical graph of a cut: what its outputs need, in recorded order, renumbered.
+
+Equality is structural: two paths through the trie that compute the same from the same
+kinds of inputs give equal graphs, whatever else was recorded around them.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from tarry.record.slot import Spec
+from tarry.record.trie import INPUT, Instr, Line, Num, operands
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One operation: operand numbers are canonical value numbers."""
+
+    op: str
+    args: tuple
+    dtypes: tuple
+    specs: tuple[Spec, ...] = field(compare=False)
+    line: Line = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """Values are numbered through: node after node, result after result.
+
+    An input is a node `tarry::input` whose args are its shape; numbers (run-time
+    Python numbers) stand in the args as `Num`, in order of appearance.
+    """
+
+    nodes: tuple[Node, ...]
+    outputs: tuple[int, ...]
+
+    @property
+    def inputs(self) -> list[Node]:
+        return [n for n in self.nodes if n.op == INPUT]
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A graph together with where the trace keeps what it consumes and makes."""
+
+    graph: Graph
+    inputs: tuple[int, ...]  # value numbers of the trace's inputs, in graph order
+    numbers: tuple[tuple[int, int], ...]  # (base of the instruction, how many)
+    outputs: tuple[int, ...]  # value numbers of the trace
+    sources: tuple[int, ...]  # base value number of each node of the graph
+
+
+def _reached(path: list[Instr], wanted: Iterable[int]) -> list[Instr]:
+    need = set(wanted)
+    kept = []
+    for node in reversed(path):
+        if any(v in need for v in range(node.base, node.end)):
+            kept.append(node)
+            need.update(operands(node.args))
+    kept.reverse()
+    return kept
+
+
+def _renumber(arg: Any, number: dict[int, int]) -> Any:
+    if isinstance(arg, tuple):
+        return tuple([_renumber(a, number) for a in arg])
+    return number[arg] if type(arg) is int else arg
+
+
+def bind(last: Instr, outputs: tuple[int, ...]) -> Bound:
+    """The canonical graph of `outputs` (value numbers of the trace ending at last)."""
+    number: dict[int, int] = {}
+    nodes, inputs, numbers, sources = [], [], [], []
+    for node in _reached(last.path(), outputs):
+        args = _renumber(node.args, number)
+        for v in range(node.base, node.end):
+            number[v] = len(number)
+        if node.op == INPUT:
+            inputs.append(node.base)
+        if node.scalars:
+            numbers.append((node.base, node.scalars))
+        dtypes = tuple([s.dtype for s in node.specs])
+        nodes.append(Node(node.op, args, dtypes, node.specs, node.line))
+        sources.append(node.base)
+    graph = Graph(tuple(nodes), tuple([number[v] for v in outputs]))
+    return Bound(graph, tuple(inputs), tuple(numbers), outputs, tuple(sources))
+
+
+def number_kinds(args: Any) -> list[Any]:
+    """The kinds of the run-time numbers in `args`, in order."""
+    if isinstance(args, tuple):
+        return [k for a in args for k in number_kinds(a)]
+    return [args.kind] if isinstance(args, Num) else []

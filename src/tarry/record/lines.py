@@ -1,0 +1,71 @@
+"""Which line of the user's code is running: frames inside torch, tarry, JAX and the
+standard library are passed over."""
+
+import sys
+import sysconfig
+import threading
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from tarry.record.trie import NOWHERE, Line
+
+_PACKAGE = str(Path(__file__).parent.parent) + "/"
+_OWN_SCRIPTS = (_PACKAGE + "demo", _PACKAGE + "gallery")
+_PATHS = sysconfig.get_paths()
+_INSIDE = (
+    _PACKAGE,
+    *(
+        f"{_PATHS[where]}/{name}/"
+        for where in ("purelib", "platlib")
+        for name in ("torch", "jax", "jaxlib", "numpy", "click", "rich")
+    ),
+)
+_STDLIB = _PATHS["stdlib"] + "/"
+_known: dict[str, bool] = {}
+
+
+def is_user_file(file: str) -> bool:
+    """False for the code of torch, tarry, JAX and the standard library."""
+    found = _known.get(file)
+    if found is None:
+        library = file.startswith(_INSIDE) and not file.startswith(_OWN_SCRIPTS)
+        stdlib = file.startswith(_STDLIB) and "-packages/" not in file
+        found = _known[file] = not (library or stdlib or file.startswith("<frozen"))
+    return found
+
+
+def _user_frame(frame: FrameType | None) -> FrameType | None:
+    while frame is not None and not is_user_file(frame.f_code.co_filename):
+        frame = frame.f_back
+    return frame
+
+
+def _other_threads() -> list[FrameType]:
+    """The other threads' frames, the main thread's first."""
+    frames = sys._current_frames()
+    frames.pop(threading.get_ident(), None)
+    main = frames.pop(threading.main_thread().ident or 0, None)
+    return ([main] if main is not None else []) + list(frames.values())
+
+
+def user_line(depth: int = 1) -> Line:
+    """The innermost user line of this thread; on a thread without one (autograd's),
+    that of the thread that waits for it."""
+    frame = _user_frame(sys._getframe(depth))
+    if frame is None:
+        frame = next(filter(None, map(_user_frame, _other_threads())), None)
+    if frame is None:
+        return NOWHERE
+    code = frame.f_code
+    return Line(code.co_filename, frame.f_lineno, code.co_name)
+
+
+def runs_below(codes: set[Any], depth: int = 1) -> bool:
+    """True while one of these code objects is on this thread's stack."""
+    frame: FrameType | None = sys._getframe(depth)
+    while frame is not None:
+        if frame.f_code in codes:
+            return True
+        frame = frame.f_back
+    return False

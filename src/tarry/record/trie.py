@@ -1,0 +1,199 @@
+"""Instructions as edges of a trie, and the trace being recorded as a path in it.
+
+An instruction is (row, arguments). Operands are numbers of earlier values of the same
+path, so an instruction's meaning depends on nothing but the path to it, and everything
+about it (result specs, source line) is computed once, when the edge is made.
+"""
+
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+from weakref import ref
+
+from tarry.record.slot import Slot, Spec
+
+
+@dataclass(frozen=True, slots=True)
+class Const:
+    """A static argument. Equality is that of `token`, which carries type and bits."""
+
+    value: Any
+    token: Any
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Const) and self.token == other.token
+
+    def __hash__(self) -> int:
+        return hash(self.token)
+
+
+def const(value: Any) -> Const:
+    return Const(value, token(value))
+
+
+def token(value: Any) -> Any:
+    """`value` as a hashable that tells 1, 1.0 and True, 0.0 and -0.0 apart."""
+    if isinstance(value, float):
+        return ("f", value.hex())
+    if isinstance(value, complex):
+        return ("c", value.real.hex(), value.imag.hex())
+    if isinstance(value, list | tuple):
+        return ("l", *map(token, value))
+    return (type(value).__name__, value)
+
+
+@dataclass(frozen=True, slots=True)
+class Num:
+    """A run-time number: kind `b`, `i`, `f`, `c`, or the dtype of a 0-d CPU tensor."""
+
+    kind: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line of the user's code."""
+
+    file: str
+    number: int
+    function: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.number}"
+
+
+NOWHERE = Line("<no user frame>", 0)
+
+# What an argument of an instruction is: a value number, None (absent), a Num, a Const,
+# or a tuple of these.
+Arg = Any
+
+
+class Instr:
+    """One instruction, and the trie node reached by recording it."""
+
+    __slots__ = (
+        "args", "base", "count", "dtype", "end", "line", "next", "op", "parent",
+        "programs", "scalars", "shape", "spec", "specs", "visits",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        parent: "Instr | None",
+        op: str,
+        args: tuple,
+        specs: tuple[Spec, ...],
+        line: Line,
+    ) -> None:
+        self.parent, self.op, self.args, self.specs, self.line = (
+            parent, op, args, specs, line,
+        )  # fmt: skip
+        self.base = parent.end if parent is not None else 0
+        self.end = self.base + len(specs)
+        self.count = parent.count + 1 if parent is not None else 0
+        self.scalars = count_numbers(args)
+        self.spec = specs[0] if specs else None
+        self.shape = specs[0].shape if specs else None
+        self.dtype = specs[0].dtype if specs else None
+        self.next: dict[Any, Instr] = {}
+        self.programs: dict[Any, Any] = {}
+        self.visits = 0
+
+    def path(self) -> list["Instr"]:
+        """The instructions from the root (excluded) to this one."""
+        nodes, node = [], self
+        while node.parent is not None:
+            nodes.append(node)
+            node = node.parent
+        nodes.reverse()
+        return nodes
+
+
+def count_numbers(args: Arg) -> int:
+    if isinstance(args, tuple):
+        return sum(map(count_numbers, args))
+    return isinstance(args, Num)
+
+
+def operands(args: Arg) -> Iterator[int]:
+    """The value numbers in `args`, in order."""
+    if isinstance(args, tuple):
+        for a in args:
+            yield from operands(a)
+    elif type(args) is int:
+        yield args
+
+
+INPUT = "tarry::input"
+VIEW = "tarry::view"
+WRITE = "tarry::write"
+
+
+@dataclass(slots=True)
+class Input:
+    """A value that existed before the trace: whose it was, and what it is."""
+
+    slot: ref
+    data: Any
+    spec: Spec
+    host: bool
+
+
+class Trace:
+    """The recording since the last cut."""
+
+    __slots__ = ("inputs", "node", "numbers", "refs", "started", "views")
+
+    def __init__(self, root: Instr) -> None:
+        self.node = root
+        self.refs: list[Any] = []
+        self.inputs: dict[int, Input] = {}
+        self.numbers: dict[int, Any] = {}
+        self.views: dict[Any, int] = {}
+        self.started = time.perf_counter()
+
+
+class Recorder:
+    """The one recording of the device. `lock` guards growth and cuts."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.root = Instr(None, "", (), (), NOWHERE)
+        self.size = 0
+        self.trace = Trace(self.root)
+
+    def grow(
+        self, node: Instr, key: Any, op: str, args: tuple, specs: tuple, line: Line
+    ) -> Instr:
+        """The new edge `key` from `node` (or the one another thread just made)."""
+        with self.lock:
+            found = node.next.get(key)
+            if found is None:
+                found = node.next[key] = Instr(node, op, args, specs, line)
+                self.size += 1
+            return found
+
+    def restart(self, limit: int) -> None:
+        """Begin the next trace; an overgrown trie is dropped."""
+        if self.size > limit:
+            self.root, self.size = Instr(None, "", (), (), NOWHERE), 0
+        self.trace = Trace(self.root)
+
+
+def live_slots(trace: Trace) -> dict[int, list[Slot]]:
+    """Value number -> the live slots that hold it, of all pending slots."""
+    found: dict[int, list[Slot]] = {}
+    end = trace.node.end
+    for r in trace.refs:
+        slot = r()
+        if slot is not None and 0 <= slot.pos < end:
+            at = found.get(slot.pos)
+            if at is None:
+                found[slot.pos] = [slot]
+            elif slot not in at:
+                at.append(slot)
+    return found
+
+
+recorder = Recorder()

@@ -1,0 +1,105 @@
+"""Graph to XLA executable, through JAX's public ahead-of-time API."""
+
+import re
+import time
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tarry import dtypes
+from tarry.lower.build import build, vector_sizes
+from tarry.lower.xla import jax
+from tarry.record.graph import Graph
+from tarry.run.platform import device, x64
+
+
+@dataclass(slots=True)
+class Executable:
+    """A compiled program, and what its making cost (seconds)."""
+
+    call: Any
+    floats: int
+    ints: int
+    graph: Graph
+    donated: tuple[int, ...]
+    options: dict[str, str]
+    number: int
+    trace_s: float = 0.0
+    compile_s: float = 0.0
+    uses: int = 0
+    used: int = 0
+
+    def drop(self) -> None:
+        """Free the compiled program; whoever still holds this must compile anew."""
+        self.call = None
+
+
+def usable_donation(graph: Graph, donated: tuple[int, ...]) -> tuple[int, ...]:
+    """The donated inputs for which an output of the same shape and dtype is left."""
+    specs: dict[int, Any] = {}
+    value = 0
+    inputs = set()
+    for node in graph.nodes:
+        if node.op == "tarry::input":
+            inputs.add(value)
+        for s in node.specs:
+            specs[value] = (s.shape, s.dtype)
+            value += 1
+    free: dict[Any, int] = {}
+    for v in graph.outputs:
+        if v not in inputs:
+            free[specs[v]] = free.get(specs[v], 0) + 1
+    usable = []
+    entries = graph.inputs
+    for i in donated:
+        s = entries[i].specs[0]
+        if free.get((s.shape, s.dtype), 0):
+            free[s.shape, s.dtype] -= 1
+            usable.append(i)
+    return tuple(usable)
+
+
+def compile_graph(
+    graph: Graph, donated: tuple[int, ...], options: dict[str, str], number: int
+) -> Executable:
+    """Trace, lower and compile `graph`; raises what a row or XLA raises."""
+    floats, ints = vector_sizes(graph)
+    program = build(graph)
+    entries = graph.inputs
+    place = jax.sharding.SingleDeviceSharding(device())
+
+    def aval(shape: tuple, dtype: np.dtype) -> Any:
+        return jax.ShapeDtypeStruct(shape, dtype, sharding=place)
+
+    avals = [aval(n.specs[0].shape, dtypes.to_numpy(n.dtypes[0])) for n in entries]
+
+    def flat(f: Any, i: Any, *inputs: Any) -> list[Any]:
+        return program(f, i, list(inputs))
+
+    flat.__name__ = f"tarry_{number}"
+    started = time.perf_counter()
+    with x64(), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Some donated buffers were not usable")
+        jitted = jax.jit(
+            flat,
+            donate_argnums=tuple(i + 2 for i in usable_donation(graph, donated)),
+            keep_unused=True,
+        )
+        lowered = jitted.lower(
+            aval((floats,), np.dtype(np.float64)),
+            aval((ints,), np.dtype(np.int64)),
+            *avals,
+        )
+        traced = time.perf_counter()
+        compiled = lowered.compile(compiler_options=options or None)
+    done = time.perf_counter()
+    return Executable(
+        compiled, floats, ints, graph, donated, options, number,
+        traced - started, done - traced,
+    )  # fmt: skip
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    return re.search("RESOURCE_EXHAUSTED|out of memory", str(error)) is not None

@@ -1,0 +1,57 @@
+"""Launching a compiled program: asynchronous, numbers packed into two vectors."""
+
+from collections import deque
+from typing import Any
+
+import numpy as np
+
+from tarry.lower.xla import jax
+from tarry.run.compile import Executable
+from tarry.run.platform import device, x64
+
+_last: deque[Any] = deque(maxlen=1)
+_empty: dict[type, Any] = {}
+
+
+def _vector(numbers: list[Any], dtype: type) -> Any:
+    if numbers:
+        return np.array(numbers, dtype)
+    found = _empty.get(dtype)
+    if found is None:
+        found = _empty[dtype] = jax.device_put(np.zeros(0, dtype), device())
+    return found
+
+
+def pack(numbers: list[Any]) -> tuple[list[float], list[int]]:
+    """Numbers as the vectors of floats (complex ones as two) and of integers."""
+    floats: list[float] = []
+    ints: list[int] = []
+    for n in numbers:
+        if n.__class__ is float:
+            floats.append(n)
+        elif isinstance(n, int):
+            ints.append(n if -(2**63) <= n < 2**63 else n - 2**64)
+        else:
+            floats += (n.real, n.imag)
+    return floats, ints
+
+
+def launch(program: Executable, inputs: list[Any], numbers: list[Any]) -> list[Any]:
+    """The program's outputs, as buffers that may still be computed."""
+    floats, ints = pack(numbers)
+    with x64():
+        results = program.call(
+            _vector(floats, np.float64), _vector(ints, np.int64), *inputs
+        )
+    program.uses += 1
+    if results:
+        _last.append(results[0])
+    return results
+
+
+def block() -> None:
+    """Wait until the last launched program has run."""
+    while _last:
+        value = _last.pop()
+        if not value.is_deleted():
+            value.block_until_ready()

@@ -1,0 +1,564 @@
+"""Rows of linear, activation, loss, norm, random, conv, pool, optim, attention,
+resize and transforms against PyTorch's CPU kernels."""
+
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+import torch
+from rows import check_row
+
+from tarry import dtypes
+from tarry.lower import activation, batch_norm, class_loss, conv, gate, linear, loss, norm, random, softmax  # noqa: F401,E501
+from tarry.lower.table import TABLE, Call, Out, Scalar
+
+F = torch.float32
+HALVES = (torch.bfloat16, torch.float16)
+FLOATS = (F, torch.float64, *HALVES)
+TOLERANCE = {torch.bfloat16: 2e-2, torch.float16: 3e-3, F: 2e-5, torch.float64: 1e-10}
+
+
+def rand(*shape: int, dtype: torch.dtype = F, seed: int = 0) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(seed + sum(shape))
+    return torch.randn(shape, generator=generator, dtype=torch.float64).to(dtype)
+
+
+def near(name: str, *args: Any, dtype: torch.dtype = F, slack: float = 1, **kw: Any):
+    tol = TOLERANCE.get(dtype, 1e-5) * slack
+    return check_row(name, *args, rtol=tol, atol=tol, **kw)
+
+
+def lower(name: str, outs: list[tuple], *args: Any) -> tuple:
+    """Run an internal row: tensors enter as arrays, `S(value)` as run-time scalars."""
+    arrays = [dtypes.host_array(a) for a in args if isinstance(a, torch.Tensor)]
+
+    def go(*xs: Any) -> Any:
+        xs = iter(xs)
+        given = [
+            next(xs)
+            if isinstance(a, torch.Tensor)
+            else _scalar(a.value)
+            if isinstance(a, S)
+            else a
+            for a in args
+        ]
+        call = Call(tuple(Out(tuple(s), d) for s, d in outs))
+        return TABLE[name].lower(call, *given)
+
+    with jax.enable_x64(True):
+        got = jax.jit(go)(*arrays)
+    got = got if isinstance(got, tuple | list) else (got,)
+    got = tuple(None if g is None else dtypes.host_tensor(np.asarray(g)) for g in got)
+    for g, (shape, dtype) in zip(got, outs):
+        assert g is None or (tuple(g.shape) == tuple(shape) and g.dtype is dtype)
+    return got
+
+
+class S:
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+def _scalar(v: Any) -> Scalar:
+    kind = {bool: "b", int: "i", float: "f"}[type(v)]
+    return Scalar(kind, lambda dt: jax.numpy.asarray(v).astype(dt))
+
+
+# linear
+
+MATS = (*FLOATS, torch.complex64, torch.int64)
+
+
+@pytest.mark.parametrize("dtype", MATS)
+def test_products(dtype):
+    def r(*shape):
+        x = rand(*shape, dtype=F) * 3
+        return (x + 1j * x.flip(0)).to(dtype) if dtype.is_complex else x.to(dtype)
+
+    near("mm", r(5, 7), r(7, 3), dtype=dtype, slack=3)
+    near("bmm", r(2, 5, 7), r(2, 7, 3), dtype=dtype, slack=3)
+    near("mv", r(5, 7), r(7), dtype=dtype, slack=3)
+    near("dot", r(7), r(7), dtype=dtype, slack=3)
+    if dtype.is_floating_point or dtype.is_complex:
+        near("vdot", r(7), r(7), dtype=dtype, slack=3)
+
+
+@pytest.mark.parametrize("dtype", MATS)
+@pytest.mark.parametrize("kw", [{}, {"beta": 0}, {"beta": 2, "alpha": 3}])
+def test_products_with_bias(dtype, kw):
+    def r(*shape):
+        return rand(*shape, dtype=F).mul(2).to(dtype)
+
+    near("addmm", r(3), r(5, 7), r(7, 3), dtype=dtype, slack=5, **kw)
+    near("addmm", r(5, 1), r(5, 7), r(7, 3), dtype=dtype, slack=5, **kw)
+    near("baddbmm", r(5, 3), r(2, 5, 7), r(2, 7, 3), dtype=dtype, slack=5, **kw)
+    near("addbmm", r(5, 3), r(2, 5, 7), r(2, 7, 3), dtype=dtype, slack=9, **kw)
+    near("addmv", r(5), r(5, 7), r(7), dtype=dtype, slack=5, **kw)
+    near("addr", r(3), r(5), r(3), dtype=dtype, slack=5, **kw)
+
+
+def test_products_edges():
+    nan = torch.full((3,), float("nan"))
+    near("addmm", nan, rand(5, 7), rand(7, 3), beta=0)
+    near("mm", rand(5, 0), rand(0, 3))
+    near("mm", rand(0, 5), rand(5, 3))
+    for use_gelu in (False, True):
+        near("_addmm_activation", rand(3), rand(5, 7), rand(7, 3), use_gelu=use_gelu)
+
+
+# activation
+
+UNARY = {
+    "relu": [()],
+    "threshold": [(0.5, -2.0)],
+    "leaky_relu": [(), (0.3,)],
+    "elu": [(), (0.7, 1.3, 0.9)],
+    "gelu": [()],
+    "silu": [()],
+    "mish": [()],
+    "hardtanh": [(), (-0.4, 0.6)],
+    "hardsigmoid": [()],
+    "hardswish": [()],
+    "softplus": [(), (2.0, 1.5)],
+    "softshrink": [(), (0.2,)],
+    "hardshrink": [(), (0.2,)],
+    "glu": [(), (0,)],
+    "log_sigmoid_forward": [()],
+}
+
+
+def spans(dtype: torch.dtype) -> torch.Tensor:
+    x = rand(6, 8, dtype=torch.float64) * 3
+    x[0] = torch.tensor([0.0, 3, -3, 20, -20, 0.5, -0.5, 1])
+    return x.to(dtype)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("name", UNARY)
+def test_activation(name, dtype):
+    for rest in UNARY[name]:
+        near(name, spans(dtype), *rest, dtype=dtype)
+
+
+def test_activation_special_values():
+    x = torch.tensor([float("nan"), float("inf"), -float("inf"), 0.0, -0.0, 100, -100])
+    for name in ("relu", "leaky_relu", "elu", "softplus", "hardtanh", "hardsigmoid"):
+        near(name, x)
+    near("softshrink", x)
+    near("hardshrink", x)
+    near("gelu", x[3:], approximate="tanh")
+    near("relu", torch.tensor([-3, 2]))
+
+
+GRADIENTS = {
+    "threshold_backward": [(0.5,)],
+    "leaky_relu_backward": [(0.3, False)],
+    "gelu_backward": [()],
+    "silu_backward": [()],
+    "mish_backward": [()],
+    "hardtanh_backward": [(-0.4, 0.6)],
+    "hardsigmoid_backward": [()],
+    "hardswish_backward": [()],
+    "softplus_backward": [(1, 20), (2.0, 1.5)],
+    "softshrink_backward": [(0.2,)],
+    "hardshrink_backward": [(0.2,)],
+    "sigmoid_backward": [()],
+    "tanh_backward": [()],
+}
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("name", GRADIENTS)
+def test_activation_gradient(name, dtype):
+    for rest in GRADIENTS[name]:
+        grad = rand(6, 8, dtype=dtype, seed=5)
+        near(name, grad, spans(dtype), *rest, dtype=dtype, slack=4)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_activation_gradient_more(dtype):
+    g, x = rand(6, 8, dtype=dtype, seed=5), spans(dtype)
+    for scales in ((1, 1, 1), (0.7, 1.3, 0.9)):
+        for is_result in (False, True):
+            near("elu_backward", g, *scales, is_result, x, dtype=dtype, slack=4)
+    near("gelu_backward", g, x, approximate="tanh", dtype=dtype, slack=4)
+    near("gelu", x, approximate="tanh", dtype=dtype)
+    near("glu_backward", g[:, :4].contiguous(), x, 1, dtype=dtype, slack=2)
+    buffer = torch.ops.aten.log_sigmoid_forward(x)[1]
+    near("log_sigmoid_backward", g, x, buffer, dtype=dtype, slack=2)
+    w = rand(8, dtype=dtype).expand(6, 8)
+    near("_prelu_kernel", x, w, dtype=dtype)
+    near("_prelu_kernel_backward", g, x, w, dtype=dtype)
+    p = torch.sigmoid(rand(6, 8)).to(dtype)
+    near("logit_backward", g, p, dtype=dtype, slack=4)
+    near("logit_backward", g, p, 0.3, dtype=dtype, slack=4)
+
+
+def test_activation_complex_gradient():
+    z = torch.complex(rand(4), rand(4, seed=2))
+    near("sigmoid_backward", z, z.flip(0))
+    near("tanh_backward", z, z.flip(0))
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("dim", [0, 1, -1])
+def test_softmax(dtype, dim):
+    x, g = rand(4, 5, 6, dtype=dtype) * 4, rand(4, 5, 6, dtype=dtype, seed=3)
+    for name in ("_softmax", "_log_softmax"):
+        near(name, x, dim, False, dtype=dtype)
+        y = _softmaxed(name, x, dim)
+        near(f"{name}_backward_data", g, y, dim, dtype, dtype=dtype, slack=4)
+    x[0, 0] = -float("inf")
+    near("_safe_softmax", x, dim, dtype=dtype)
+
+
+def _softmaxed(name: str, x: torch.Tensor, dim: int) -> torch.Tensor:
+    return getattr(torch.ops.aten, name).default(x, dim, False)
+
+
+def test_softmax_edges():
+    near("_softmax", torch.tensor(2.0), 0, False)
+    near("_log_softmax", torch.tensor(2.0), -1, False)
+    x = torch.full((2, 3), -float("inf"))
+    near("_softmax", x, 1, False)
+    near("_safe_softmax", x, 1)
+    near("_safe_softmax", rand(2, 3), 1, torch.float64)
+    half = rand(2, 3).half()
+    got = lower("_softmax", [((2, 3), F)], half, 1, True)[0]
+    torch.testing.assert_close(got, torch.softmax(half.float(), 1))
+
+
+# loss
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("reduction", [0, 1, 2])
+def test_loss(dtype, reduction):
+    x, y = rand(6, 8, dtype=dtype), rand(6, 8, dtype=dtype, seed=4)
+    g = rand(6, 8, dtype=dtype, seed=7) if reduction == 0 else torch.tensor(1.5).to(dtype)
+    kw = {"dtype": dtype, "slack": 3}
+    near("mse_loss", x, y, reduction, **kw)
+    near("mse_loss_backward", g, x, y, reduction, **kw)
+    for bound in (1.0, 0.3):
+        near("smooth_l1_loss", x, y, reduction, bound, **kw)
+        near("smooth_l1_loss_backward", g, x, y, reduction, bound, **kw)
+        near("huber_loss", x, y, reduction, bound, **kw)
+        near("huber_loss_backward", g, x, y, reduction, bound, **kw)
+    p, t = torch.sigmoid(x), torch.sigmoid(y)
+    for w in (None, rand(6, 8, dtype=dtype, seed=2).abs()):
+        if dtype is not torch.float16:
+            near("binary_cross_entropy", p, t, w, reduction, **kw)
+            near("binary_cross_entropy_backward", g, p, t, w, reduction, **kw)
+        args = (x, t, w, None if w is None else w[0], reduction)
+        near("binary_cross_entropy_with_logits", *args, **kw)
+    near("soft_margin_loss", x, y.sign(), reduction, **kw)
+    near("soft_margin_loss_backward", g, x, y.sign(), reduction, **kw)
+
+
+def test_loss_edges():
+    near("mse_loss", rand(3, 1), rand(1, 4), 1)
+    near("binary_cross_entropy", torch.tensor([0.0, 1]), torch.tensor([1.0, 1]), None, 0)
+
+
+@pytest.mark.parametrize("dtype", (F, torch.float64, torch.bfloat16))
+@pytest.mark.parametrize("reduction", [0, 1, 2])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_nll_loss(dtype, reduction, weighted):
+    kw = {"dtype": dtype, "slack": 3}
+    x, t = rand(6, 5, dtype=dtype), torch.tensor([0, 4, 2, -100, 1, 1])
+    w = rand(5, dtype=dtype).abs() if weighted else None
+    for ignore in (-100, 1):
+        t[3] = 1 if ignore == 1 else -100
+        args = (x, t, w, reduction, ignore)
+        total = torch.ops.aten.nll_loss_forward(*args)
+        near("nll_loss_forward", *args, **kw)
+        g = rand(*total[0].shape, dtype=dtype, seed=5)
+        near("nll_loss_backward", g, *args, total[1], **kw)
+    x2 = rand(2, 5, 3, 4, dtype=dtype)
+    t2 = torch.arange(24).reshape(2, 3, 4) % 5
+    t2[0, 0] = -100
+    args = (x2, t2, w, reduction, -100)
+    total = torch.ops.aten.nll_loss2d_forward(*args)
+    near("nll_loss2d_forward", *args, **kw)
+    g = rand(*total[0].shape, dtype=dtype, seed=5)
+    near("nll_loss2d_backward", g, *args, total[1], **kw)
+
+
+def test_nll_loss_edges():
+    x = rand(5)
+    for reduction in (0, 1, 2):
+        near("nll_loss_forward", x, torch.tensor(3), None, reduction, -100)
+        g, total = torch.tensor(2.0), torch.tensor(1.0)
+        near("nll_loss_backward", g, x, torch.tensor(3), None, reduction, -100, total)
+    ignored = torch.full((3,), -100)
+    near("nll_loss_forward", rand(3, 5), ignored, None, 1, -100)
+
+
+@pytest.mark.parametrize("p", [1, 2])
+@pytest.mark.parametrize("reduction", [0, 1, 2])
+def test_multi_margin_loss(p, reduction):
+    x, t = rand(6, 5), torch.tensor([0, 4, 2, 3, 1, 1])
+    for w in (None, rand(5).abs()):
+        near("multi_margin_loss", x, t, p, 0.7, w, reduction)
+        g = rand(6) if reduction == 0 else torch.tensor(1.5)
+        near("multi_margin_loss_backward", g, x, t, p, 0.7, w, reduction)
+
+
+# norm
+
+MIXED = [(F, F), (torch.float64,) * 2, (torch.bfloat16,) * 2, (torch.bfloat16, F)]
+
+
+@pytest.mark.parametrize("dtype,param", MIXED)
+def test_layer_norm(dtype, param):
+    x, g = rand(3, 4, 6, dtype=dtype) + 2, rand(3, 4, 6, dtype=dtype, seed=1)
+    for shape in ([6], [4, 6]):
+        w, b = rand(*shape, dtype=param), rand(*shape, dtype=param, seed=9)
+        for weight, bias in ((w, b), (None, None), (w, None)):
+            args = (x, shape, weight, bias, 1e-5)
+            near("native_layer_norm", *args, dtype=dtype, slack=3)
+            _, mean, rstd = torch.ops.aten.native_layer_norm(*args)
+            mask = [True, weight is not None, bias is not None]
+            args = (g, x, shape, mean, rstd, weight, bias, mask)
+            check_grads("native_layer_norm_backward", *args, dtype=dtype)
+
+
+def check_grads(name: str, *args: Any, dtype: torch.dtype = F, slack: float = 20):
+    """Like `near`, with undefined results allowed."""
+    packet, _, which = name.partition(".")
+    want = getattr(getattr(torch.ops.aten, packet), which or "default")(*args)
+    outs = [((0,), F) if w is None else (tuple(w.shape), w.dtype) for w in want]
+    got = lower(name, outs, *args)
+    tol = TOLERANCE[dtype] * slack
+    for g, w in zip(got, want):
+        assert (g is None) == (w is None)
+        if w is not None:
+            torch.testing.assert_close(g, w, rtol=tol, atol=tol, check_stride=False)
+
+
+@pytest.mark.parametrize("dtype,param", MIXED)
+def test_group_norm(dtype, param):
+    x, g = rand(2, 6, 3, 4, dtype=dtype) + 1, rand(2, 6, 3, 4, dtype=dtype, seed=1)
+    w, b = rand(6, dtype=param), rand(6, dtype=param, seed=9)
+    for groups in (1, 3, 6):
+        for weight, bias in ((w, b), (None, None)):
+            args = (x, weight, bias, 2, 6, 12, groups, 1e-5)
+            near("native_group_norm", *args, dtype=dtype, slack=3)
+            _, mean, rstd = torch.ops.aten.native_group_norm(*args)
+            mask = [True, weight is not None, bias is not None]
+            args = (g, x, mean, rstd, weight, 2, 6, 12, groups, mask)
+            check_grads("native_group_norm_backward", *args, dtype=dtype)
+
+
+def test_rms_norm():
+    x, w = rand(3, 4, 6).requires_grad_(), rand(6).requires_grad_()
+    near("_fused_rms_norm", x, [6], w, 1e-5)
+    near("_fused_rms_norm", x, [4, 6], None, None)
+    g = rand(3, 4, 6, seed=4)
+    y, rstd = torch.ops.aten._fused_rms_norm(x, [6], w, 1e-5)
+    want = torch.autograd.grad(y, (x, w), g)
+    outs = [((3, 4, 6), F), ((6,), F)]
+    args = (g, x.detach(), [6], rstd.detach(), w.detach(), [True, True])
+    for got, expected in zip(lower("_fused_rms_norm_backward", outs, *args), want):
+        torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("p", [1.0, 2.0, 3.0, float("inf")])
+def test_renorm(p):
+    near("renorm", rand(3, 4, 5), p, 1, 1.5)
+
+
+@pytest.mark.parametrize("dtype,param", MIXED)
+@pytest.mark.parametrize("training", [True, False])
+def test_batch_norm(dtype, param, training):
+    g = rand(4, 3, 5, 2, dtype=dtype, seed=1)
+    x = rand(4, 3, 5, 2, dtype=dtype) + 1
+    w, b = rand(3, dtype=param), rand(3, dtype=param, seed=9)
+    stats = rand(3, dtype=param, seed=3), rand(3, dtype=param, seed=4).abs() + 0.1
+    for weight, bias in ((w, b), (None, None)):
+        args = (x, weight, bias, *stats, training, 0.1, 1e-5)
+        near("_native_batch_norm_legit_functional", *args, dtype=dtype, slack=3)
+        kept = [s.clone() for s in stats]
+        want = torch.ops.aten.native_batch_norm(*args[:3], *kept, *args[5:])
+        outs = [(tuple(t.shape), t.dtype) for t in (*want, *kept)]
+        tol = 3 * TOLERANCE[dtype]
+        for got, expected in zip(lower("tarry::batch_norm", outs, *args), (*want, *kept)):
+            torch.testing.assert_close(got, expected, rtol=tol, atol=tol)
+        mask = [True, weight is not None, bias is not None]
+        args = (g, x, weight, *stats, want[1], want[2], training, 1e-5, mask)
+        check_grads("native_batch_norm_backward", *args, dtype=dtype)
+
+
+def test_batch_norm_variants():
+    x, w, b = rand(4, 3, 5), rand(3), rand(3, seed=9)
+    stats = rand(3, seed=3), rand(3, seed=4).abs()
+    near("_native_batch_norm_legit_no_training", x, w, b, *stats, 0.1, 1e-5)
+    near("_native_batch_norm_legit.no_stats", x, w, b, True, 0.1, 1e-5)
+    near("_batch_norm_with_update_functional", x, w, b, *stats, 0.1, 1e-5)
+    near("_batch_norm_no_update", x, w, b, *stats, 0.1, 1e-5)
+    args = (x, w, b, None, None, True, 0.1, 1e-5)
+    outs = [((4, 3, 5), F), ((3,), F), ((3,), F)]
+    got = lower("tarry::batch_norm", outs, *args)
+    assert got[3] is None and got[4] is None
+    want = torch.ops.aten.native_batch_norm(*args)
+    torch.testing.assert_close(got[0], want[0])
+    reserve = torch.empty(0, dtype=torch.uint8)
+    args = (x, x, w, *stats, want[1], want[2], True, 1e-5, [True] * 3, reserve)
+    check_grads("batch_norm_backward", *args)
+
+
+# random
+
+N = 40_000
+
+
+def drawn(name: str, dtype: torch.dtype, *args: Any, seed=1, draw=0, shape=(N,)):
+    return lower(name, [(shape, dtype)], S(seed), S(draw), *args)[0]
+
+
+def test_random_bits_depend_on_seed_and_draw_only():
+    a = drawn("tarry::uniform", F, S(0.0), S(1.0))
+    assert torch.equal(a, drawn("tarry::uniform", F, S(0.0), S(1.0)))
+    others = [(2, 0), (1, 1), (-1, 0), (1, 1 << 32), (1 << 32, 0)]
+    for seed, draw in others:
+        b = drawn("tarry::uniform", F, S(0.0), S(1.0), seed=seed, draw=draw)
+        assert abs(float(torch.corrcoef(torch.stack([a, b]))[0, 1])) < 0.03
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_random_floats(dtype):
+    x = drawn("tarry::uniform", dtype, S(-2.0), S(3.0))
+    assert x.min() >= -2 and x.max() < 3 and abs(x.double().mean() - 0.5) < 0.05
+    x = drawn("tarry::uniform", dtype, S(128.0), S(129.0))
+    assert x.min() >= 128 and x.max() < 129
+    x = drawn("tarry::uniform", dtype, S(1.0), S(1.0))
+    assert bool((x == 1).all())
+    x = drawn("tarry::normal", dtype, S(1.0), S(2.0)).double()
+    assert abs(x.mean() - 1) < 0.05 and abs(x.std() - 2) < 0.05
+    assert abs(((x - 1) / 2).pow(4).mean() - 3) < 0.2
+    x = drawn("tarry::exponential", dtype, S(2.0)).double()
+    assert x.min() > 0 and abs(x.mean() - 0.5) < 0.02
+    x = drawn("tarry::log_normal", dtype, S(0.1), S(0.5)).double().log()
+    assert abs(x.mean() - 0.1) < 0.02 and abs(x.std() - 0.5) < 0.02
+    x = drawn("tarry::cauchy", dtype, S(1.0), S(2.0)).double()
+    assert abs(x.median() - 1) < 0.1
+    x = drawn("tarry::geometric", dtype, S(0.25)).double()
+    assert x.min() == 1 and abs(x.mean() - 4) < 0.15
+    x = drawn("tarry::bernoulli", dtype, S(0.3)).double()
+    assert set(x.unique().tolist()) == {0, 1} and abs(x.mean() - 0.3) < 0.02
+
+
+def test_random_normal_variants():
+    z = drawn("tarry::normal", torch.complex64, S(0.0), S(1.0))
+    assert abs(z.abs().pow(2).mean() - 1) < 0.05
+    mean, std = torch.arange(4.0), torch.tensor([[1.0], [2]])
+    out = [((2, 4), F)]
+    x = lower("tarry::normal_tensor", out, mean, std, S(1), S(0))[0]
+    z = lower("tarry::normal_tensor", out, None, None, S(1), S(0))[0]
+    torch.testing.assert_close(x, mean + std * z)
+
+
+def test_random_integers():
+    for low, high in ((0, 10), (-5, 3), (0, 1)):
+        x = drawn("tarry::randint", torch.int64, S(low), S(high))
+        assert x.min() == low and x.max() == high - 1
+        assert abs(x.double().mean() - (low + high - 1) / 2) < 0.1
+    x = drawn("tarry::randint", torch.int64, S(-(1 << 62)), S(1 << 62)).double()
+    assert abs(x.mean()) < 2**62 * 0.02 and x.max() > 2**62 * 0.99
+    x = drawn("tarry::randint", torch.int64, S(-(1 << 63)), S(-(1 << 63)))
+    assert (x < 0).any() and (x > 1 << 62).any()
+    assert drawn("tarry::randint", torch.uint8, S(0), S(256)).max() == 255
+    x = drawn("tarry::randperm", torch.int64, shape=(1000,))
+    assert torch.equal(x.sort().values, torch.arange(1000))
+    assert not torch.equal(x, torch.arange(1000))
+
+
+def test_random_bernoulli_and_dropout():
+    p = torch.tensor([0.0, 1.0, 0.3]).repeat(N, 1)
+    x = lower("tarry::bernoulli_tensor", [((N, 3), F)], p, S(1), S(0))[0]
+    assert x[:, 0].sum() == 0 and x[:, 1].sum() == N
+    assert abs(x[:, 2].mean() - 0.3) < 0.02
+    for dtype in FLOATS:
+        ones = torch.ones(N, dtype=dtype)
+        outs = [((N,), dtype), ((N,), torch.bool)]
+        y, kept = lower("tarry::dropout", outs, ones, S(0.25), S(1), S(0))
+        assert abs(kept.double().mean() - 0.75) < 0.02
+        torch.testing.assert_close(y, kept.to(dtype) / 0.75)
+        y, kept = lower("tarry::dropout", outs, ones, S(1.0), S(1), S(0))
+        assert y.sum() == 0 and kept.sum() == 0
+        y, kept = lower("tarry::dropout", outs, ones, S(0.0), S(1), S(0))
+        assert torch.equal(y, ones) and bool(kept.all())
+
+
+def test_random_rrelu():
+    x = torch.linspace(-1, 1, N)
+    outs = [((N,), F), ((N,), F)]
+    y, slope = lower("tarry::rrelu", outs, x, S(0.1), S(0.3), S(1), S(0))
+    torch.testing.assert_close(y, x * slope)
+    assert slope[x > 0].eq(1).all() and abs(slope[x < 0].mean() - 0.2) < 0.01
+
+
+@pytest.mark.parametrize("categories", [1, 2, 3, 4, 5, 7, 8, 9, 100])
+def test_random_multinomial(categories):
+    p = torch.arange(categories, 0, -1).float().repeat(2, 1)
+    p[:, categories // 2] = 0 if categories > 1 else 1
+    outs = [((2, N), torch.int64)]
+    x = lower("tarry::multinomial", outs, p, N, True, S(1), S(0))[0]
+    for line in x:
+        share = torch.bincount(line, minlength=categories) / N
+        torch.testing.assert_close(share, p[0] / p[0].sum(), atol=0.02, rtol=0)
+        assert categories == 1 or share[categories // 2] == 0
+    x = lower("tarry::multinomial", [((2, 1), torch.int64)], p, 1, True, S(1), S(0))[0]
+    k = max(categories - 1, 1)
+    x = lower("tarry::multinomial", [((2, k), torch.int64)], p, k, False, S(1), S(0))[0]
+    assert all(len(set(line.tolist())) == k for line in x)
+    assert categories == 1 or categories // 2 not in x
+
+
+# conv
+
+CONVS = [  # spatial, kernel, (stride, padding, dilation), groups, transposed, out. pad.
+    ((9,), (3,), (1, 1, 1), 1, False, 0),
+    ((9,), (3,), (2, 0, 2), 2, False, 0),
+    ((9, 8), (3, 2), (1, 1, 1), 1, False, 0),
+    ((9, 8), (3, 3), (2, 1, 1), 1, False, 0),
+    ((9, 8), (3, 3), (3, 2, 2), 4, False, 0),
+    ((9, 8), (1, 1), (2, 0, 1), 1, False, 0),
+    ((5, 6, 4), (3, 2, 3), (2, 1, 1), 2, False, 0),
+    ((5,), (3,), (2, 1, 1), 1, True, 1),
+    ((5, 4), (3, 3), (2, 1, 1), 1, True, 1),
+    ((5, 4), (3, 2), (3, 2, 2), 4, True, 2),
+    ((5, 4), (3, 3), (1, 0, 1), 2, True, 0),
+    ((3, 4, 3), (3, 2, 3), (2, 1, 1), 2, True, 1),
+]
+
+
+@pytest.mark.parametrize("case", CONVS, ids=str)
+@pytest.mark.parametrize("dtype", (F, torch.float64, torch.bfloat16, torch.float16))
+def test_convolution(case, dtype):
+    if dtype in HALVES and len(case[0]) == 3:
+        pytest.skip("the CPU has no such kernel")
+    check_conv(case, dtype, 4, 8)
+
+
+@pytest.mark.parametrize("kernel", [(1, 1), (3, 2)])
+def test_convolution_with_many_channels(kernel):
+    check_conv(((5, 6), kernel, (2, 1, 1), 1, False, 0), F, 32, 128)
+    check_conv(((5, 6), kernel, (1, 2, 2), 1, False, 0), F, 32, 128)
+
+
+def check_conv(case, dtype, cin, cout):
+    size, kernel, (s, p, d), groups, transposed, extra = case
+    n = len(size)
+    x = rand(2, cin, *size, dtype=dtype)
+    shape = (cin, cout // groups) if transposed else (cout, cin // groups)
+    w, b = rand(*shape, *kernel, dtype=dtype) / 4, rand(cout, dtype=dtype)
+    rest = ([s] * n, [p] * n, [d] * n, transposed, [extra] * n, groups)
+    near("convolution", x, w, b, *rest, dtype=dtype, slack=5)
+    near("convolution", x, w, None, *rest, dtype=dtype, slack=5)
+    y = torch.ops.aten.convolution(x, w, b, *rest)
+    g = rand(*y.shape, dtype=dtype, seed=3)
+    for mask in ([True] * 3, [False, True, False]):
+        args = (g, x, w, [cout], *rest, mask)
+        check_grads("convolution_backward", *args, dtype=dtype, slack=10)
