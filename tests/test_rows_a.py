@@ -9,8 +9,14 @@ import torch
 
 import tarry.lower.arith
 import tarry.lower.compare
+import tarry.lower.create
+import tarry.lower.index
 import tarry.lower.reduce
-import tarry.lower.unary  # noqa: F401
+import tarry.lower.scatter
+import tarry.lower.shape
+import tarry.lower.sort
+import tarry.lower.table
+import tarry.lower.unary
 from rows import check_row
 
 f16, bf16, f32, f64 = torch.float16, torch.bfloat16, torch.float32, torch.float64
@@ -542,3 +548,442 @@ def test_logcumsumexp():
     check("logcumsumexp", make(f32, 3, 9), 1)
     check("logcumsumexp", make(bf16, 3, 9), 0)
     check("_logcumsumexp", torch.tensor([-INF, -INF, 1.0, 200.0]), 0)
+
+
+def indices(n: int, *shape: int, seed: int = 0) -> torch.Tensor:
+    return torch.randint(n, shape, generator=torch.Generator().manual_seed(seed))
+
+
+def distinct(n: int, *shape: int) -> torch.Tensor:
+    """Random indices, each row along the last dimension without repetition."""
+    g = torch.Generator().manual_seed(1)
+    order = torch.rand((*shape[:-1], n), generator=g).argsort(-1)
+    return order[..., : shape[-1]].contiguous()
+
+
+def test_gather():
+    for dtype in (f32, bf16, i64, b, c64, u8):
+        x = make(dtype, 3, 5, 4)
+        check("gather", x, 1, indices(5, 3, 2, 4))
+        check("gather", x, -1, indices(4, 2, 5, 7))
+    check("gather", make(f32, 3, 5), 0, indices(3, 2, 4))
+    check("gather", make(f32), 0, torch.tensor(0))
+    check("gather", make(f32, 3), 0, torch.tensor([], dtype=i64))
+    check("gather", make(f32, 3, 0), 1, torch.empty(3, 0, dtype=i64))
+
+
+def test_index_select():
+    for dtype in (f32, bf16, i64, b, c64):
+        for dim in (0, 1, -1):
+            check("index_select", make(dtype, 3, 5, 4), dim, indices(3, 7))
+    check("index_select", make(f32, 3, 5), 0, indices(3, 2).to(i32))
+    check("index_select", make(f32, 3), 0, torch.tensor(1))
+    check("index_select", make(f32), 0, torch.tensor([0]))
+    check("index_select", make(f32, 3, 0), 0, indices(3, 2))
+    check("index_select", make(f32, 3, 2), 0, torch.empty(0, dtype=i64))
+    for dtype in (f32, i8):
+        check("take", make(dtype, 3, 4), torch.tensor([[0, -1], [5, -12]]))
+        check("take", make(dtype, 3), torch.tensor(2))
+        check("embedding", make(dtype, 7, 3), indices(7, 2, 4))
+    check("embedding", make(bf16, 7, 3), indices(7, 4).to(i32), 2)
+    check("embedding", make(f32, 7, 3), torch.tensor(4))
+    check("embedding", make(f32, 7, 3), torch.empty(0, 2, dtype=i64))
+
+
+def test_out_of_range_reads_no_value():
+    import jax
+    import numpy as np
+
+    spec = (tarry.lower.table.Out((2,), f32),)
+    with jax.enable_x64(True):
+        for name, args in (
+            ("index_select", (0, np.array([5, -1]))),
+            ("gather", (0, np.array([5, -1]))),
+            ("take", (np.array([5, -9]),)),
+        ):
+            read = tarry.lower.table.TABLE[name].lower
+            x, call = np.ones(3, np.float32), tarry.lower.table.Call(spec)
+            tail = (False,) if name == "gather" else ()
+            assert np.isnan(read(call, jax.numpy.asarray(x), *args, *tail)).all()
+
+
+INDEXED = [
+    ((0,), ((4,),)),
+    ((1,), ((2, 3),)),
+    ((0, 1), ((4,), (4,))),
+    ((1, 2), ((4, 1), (3,))),
+    ((0, 2), ((4,), (4,))),
+    ((0, 2), ((2, 1), (3,))),
+    ((0, 1, 2), ((4,), (1,), (2, 4))),
+    ((2,), ((),)),
+    ((1, 3), ((5,), ())),
+]
+
+
+def index_list(dims: tuple, shapes: tuple, sizes: tuple) -> list:
+    result: list = [None] * (max(dims) + 1)
+    for k, (d, s) in enumerate(zip(dims, shapes)):
+        result[d] = indices(2 * sizes[d], *s, seed=k) - sizes[d]
+    return result
+
+
+@pytest.mark.parametrize("dims,shapes", INDEXED, ids=str)
+def test_index(dims: tuple, shapes: tuple):
+    sizes = (3, 4, 5, 2)
+    where = index_list(dims, shapes, sizes)
+    for dtype in (f32, b):
+        x = make(dtype, *sizes)
+        check("index.Tensor", x, where)
+        at = tuple(slice(None) if i is None else i for i in where)
+        values = make(dtype, *x[at].shape)
+        check("index_put", x, where, values[..., :1], dtype is b)
+        if dtype is f32:
+            check("index_put", x, where, values, True)
+            check("_unsafe_index_put", x, where, torch.tensor(2.0))
+            check("_index_put_impl", x, where, torch.tensor(2.0), True)
+
+
+def test_index_edges():
+    x = make(f32, 3, 4)
+    check("index.Tensor", x, [indices(3, 2).to(i32), None])
+    check("index.Tensor", x, [torch.empty(0, dtype=i64)])
+    check("index.Tensor", torch.empty(0, 4), [torch.empty(0, dtype=i64)])
+    check("index_put", x, [torch.empty(0, dtype=i64)], torch.empty(0, 4))
+    check("index_put", make(bf16, 3), [torch.tensor([1, 1])], make(bf16, 2), True)
+    check("index_put", make(i64, 3), [torch.tensor([1, 1])], make(i64, 2), True)
+    check("_unsafe_index.Tensor", x, [None, indices(4, 2)])
+    check("put", x, torch.tensor([[1, -1]]), make(f32, 1, 2))
+    check("put", x, torch.tensor([1, 1]), make(f32, 2), True)
+
+
+def test_scatter():
+    for dtype in (f32, bf16, i64, b, c64):
+        x, src = make(dtype, 3, 5), make(dtype, 4, 6)
+        for dim, index in ((1, distinct(5, 3, 4)), (-1, distinct(5, 2, 4))):
+            check("scatter.src", x, dim, index, src)
+            check("scatter.value", x, dim, index, 1)
+            check("scatter_add", x, dim, index, src)
+        check("scatter_add", x, 0, indices(3, 4, 5), src)
+        if dtype is not b:
+            check("scatter.reduce", x, 0, indices(3, 4, 5), src, reduce="add")
+            check("scatter.reduce", x, 0, indices(3, 4, 5), src, reduce="multiply")
+    x = make(f32, 3, 5)
+    check("scatter.value_reduce", x, 0, indices(3, 4, 5), 2.5, reduce="multiply")
+    check("scatter.value", make(f32), 0, torch.tensor(0), 2)
+    check("scatter.src", x, 0, torch.empty(0, 5, dtype=i64), x)
+    check("scatter.value", make(bf16, 3), 0, torch.tensor([1]), 0.1)
+
+
+REDUCTIONS = ("sum", "prod", "mean", "amax", "amin")
+
+
+@pytest.mark.parametrize("reduce", REDUCTIONS)
+@pytest.mark.parametrize("include", [True, False])
+def test_scatter_reduce(reduce: str, include: bool):
+    for dtype in (f32, f64, i64, u8, bf16):
+        x, src, at = make(dtype, 4, 5), make(dtype, 6, 5), indices(3, 6, 5)
+        check("scatter_reduce.two", x, 0, at, src, reduce, include_self=include)
+        if reduce != "sum":
+            one = (x, 0, indices(3, 6), src, reduce)
+            check("index_reduce", *one, include_self=include)
+    x, src = torch.tensor([1.0, NAN]), torch.tensor([NAN, 1.0, 2.0])
+    at = torch.tensor([0, 1, 1])
+    check("scatter_reduce.two", x, 0, at, src, reduce, include_self=include)
+
+
+def test_index_writes():
+    for dtype in (f32, bf16, i64, c64, b):
+        x, at = make(dtype, 3, 5, 2), torch.tensor([2, 0])
+        for dim, shape in ((0, (2, 5, 2)), (1, (3, 2, 2)), (-1, (3, 5, 2))):
+            at = torch.tensor([1, 0])
+            check("index_copy", x, dim, at, make(dtype, *shape))
+            check("index_add", x, dim, at, make(dtype, *shape))
+            check("index_fill.int_Scalar", x, dim, at - 1, 1)
+        check("index_add", x, 0, torch.tensor([1, 1]), make(dtype, 2, 5, 2), alpha=2)
+        fill = torch.tensor(1, dtype=dtype)
+        check("index_fill.int_Tensor", x, 0, at, fill)
+    check("index_add", make(f32), 0, torch.tensor(0), make(f32))
+    check("index_add", make(f32, 3), 0, torch.tensor(0), make(f32, 1))
+    check("index_copy", make(f32, 3), 0, torch.tensor(0), make(f32, 1))
+    check("index_fill.int_Scalar", make(f32), 0, torch.tensor(0), 3)
+    check("index_add", make(f32, 3), 0, torch.empty(0, dtype=i64), torch.empty(0))
+
+
+def test_masked_scatter():
+    for dtype in (f32, i64, b, bf16):
+        mask = make(b, 3, 4)
+        check("masked_scatter", make(dtype, 3, 4), mask, make(dtype, 20))
+        check("masked_scatter", make(dtype, 3, 4), mask[:, :1], make(dtype, 4, 5))
+    check("masked_scatter_backward", make(f32, 3, 4), make(b, 3, 4), [4, 5])
+    check("nonzero_static", make(b, 3, 4), size=5)
+    check("nonzero_static", make(i64, 3, 4), size=20, fill_value=7)
+    check("nonzero_static", make(f32, 30), size=4)
+
+
+def test_embedding_backward():
+    for dtype in (f32, f64, bf16):
+        for padding, freq in ((-1, False), (2, False), (2, True)):
+            grad, at = make(dtype, 2, 9, 3), indices(5, 2, 9)
+            check("embedding_dense_backward", grad, at, 7, padding, freq)
+    check("embedding_dense_backward", make(f32, 3), torch.tensor(2), 4, -1, False)
+    empty = torch.empty(0, dtype=i64)
+    check("embedding_dense_backward", torch.empty(0, 3), empty, 4, -1, False)
+
+
+def test_joins():
+    for dtype in (f32, bf16, b, c64):
+        x, y = make(dtype, 3, 2), make(dtype, 3, 4)
+        check("cat", [x, y, x], 1)
+        check("cat", [x, x], -2)
+        check("stack", [x, x], -1)
+        check("stack", [x, x], 1)
+    check("cat", [make(f32, 2), make(i64, 2), make(bf16, 2)])
+    check("cat", [torch.empty(0), make(f32, 2, 3)], 1)
+    check("cat", [torch.empty(0), torch.empty(0, dtype=f64)])
+    check("cat", [torch.empty(2, 0), make(f32, 2, 3)], 1)
+    check("stack", [torch.tensor(1.0), torch.tensor(2)])
+    check("stack", [torch.empty(0, 2)], 0)
+
+
+def test_moves():
+    x = make(f32, 3, 4, 5)
+    for dims in ([0], [-1, 0], []):
+        check("flip", x, dims)
+    check("flip", torch.tensor(1.0), [0])
+    check("roll", x, [2, -1], [0, -1])
+    check("roll", x, [7])
+    check("roll", x, [7], [0])
+    check("roll", torch.empty(0, 3), [1], [0])
+    check("roll", torch.tensor(1.0), [1])
+    check("repeat", x, [2, 1, 3, 1])
+    check("repeat", x, [0, 1, 3])
+    check("repeat", torch.tensor(1), [2, 2])
+    check("repeat", torch.tensor(1), [])
+    for pad in ([1, 2], [1, -1, 0, 3], [-1, -1, -1, -1, 2, 0]):
+        check("constant_pad_nd", x, pad)
+        check("constant_pad_nd", x.to(i64), pad, 3)
+        check("constant_pad_nd", x > 0, pad, True)
+    check("constant_pad_nd", make(bf16, 3), [1, 1], -INF)
+    check("pixel_shuffle", make(f32, 2, 12, 3, 4), 2)
+    check("pixel_shuffle", make(f32, 9, 3, 4), 3)
+    check("pixel_unshuffle", make(f32, 2, 3, 6, 4), 2)
+    check("channel_shuffle", make(f32, 2, 6, 3, 4), 3)
+
+
+@pytest.mark.parametrize("kind", ["reflection_pad", "replication_pad"])
+def test_pads(kind: str):
+    pads = {1: [2, 3], 2: [2, 1, 0, 3], 3: [1, 2, 3, 0, 1, 1]}
+    shapes = {1: (2, 4), 2: (3, 4, 5), 3: (2, 4, 5, 3)}
+    for n, pad in pads.items():
+        for dtype in (f32, bf16):
+            x = make(dtype, *shapes[n])
+            (out,) = check(f"{kind}{n}d", x, pad)
+            check(f"{kind}{n}d", x[None], pad)
+            grad = make(i64, *out.shape).to(dtype)
+            check(f"{kind}{n}d_backward", grad, x, pad)
+    check(f"{kind}1d", make(f32, 1, 2, 6), [-1, 2])
+    check(f"{kind}2d", make(i64, 1, 2, 4, 6), [1, -1, 0, 0])
+
+
+def test_fills():
+    for dtype in (f32, bf16, i64, b):
+        check("fill.Scalar", make(dtype, 3), 2)
+        check("fill.Tensor", make(dtype, 3, 1), torch.tensor(1.0))
+        check("zero", make(dtype, 3))
+
+
+def test_view_gradients():
+    for start, end, step in (
+        (1, 4, 1),
+        (0, 5, 2),
+        (-3, 100, 2),
+        (2, 2, 1),
+        (None, 3, 1),
+    ):
+        x = make(f32, 3, 5)
+        part = x[:, start:end:step]
+        zero = 0 if start is None else start
+        check("slice_backward", part.contiguous(), [3, 5], -1, zero, end, step)
+        src = make(f32, *part.shape)
+        check("slice_scatter", x, src, 1, start, end, step)
+    for dim, index in ((0, 1), (-1, -2)):
+        part = make(bf16, 3, 5).select(dim, index)
+        check("select_backward", part, [3, 5], dim, index)
+        check("select_scatter", make(f32, 3, 5), part.float() + 1, dim, index)
+    for offset in (0, 1, -1, 2, -2, 9):
+        for dim1, dim2 in ((0, 1), (1, 0), (2, 0), (-1, -2)):
+            x = make(f32, 3, 4, 2)
+            part = x.diagonal(offset, dim1, dim2)
+            check("diagonal_backward", part, [3, 4, 2], offset, dim1, dim2)
+            check("diagonal_scatter", x, part + 1, offset, dim1, dim2)
+            check("diag_embed", x, offset, dim1, dim2)
+    for size, step in ((2, 1), (3, 2), (2, 3)):
+        part = make(f32, 3, 7, 2).unfold(1, size, step)
+        check("unfold_backward", part, [3, 7, 2], 1, size, step)
+    part = make(bf16, 7).unfold(0, 3, 1)
+    check("unfold_backward", part, [7], 0, 3, 1)
+    x = make(f32, 3, 4)
+    check("as_strided_scatter", x, make(f32, 2, 2), [2, 2], [1, 5], 1)
+    check("as_strided_scatter", x, make(f32), [], [], 3)
+
+
+def test_triangles():
+    for diagonal in (0, 1, -1, 5, -5):
+        for dtype in (f32, b, i64, bf16):
+            check("tril", make(dtype, 2, 3, 4), diagonal)
+            check("triu", make(dtype, 4, 3), diagonal)
+        check("tril_indices", 3, 4, diagonal)
+        check("triu_indices", 4, 3, diagonal, dtype=i32)
+    check("tril", torch.empty(0, 3))
+
+
+def internal(name: str, want: torch.Tensor, *args):
+    """An internal row, called directly; numbers enter as run-time scalars."""
+    import jax
+
+    from tarry import dtypes
+    from tarry.lower.table import TABLE, Call, Out, Scalar
+
+    def scalar(v):
+        number = type(v) in (int, float, bool)
+        return Scalar("f", lambda d: jax.numpy.asarray(v).astype(d)) if number else v
+
+    call = Call((Out(tuple(want.shape), want.dtype),))
+    with jax.enable_x64(True):
+        static = [v if k in TABLE[name].static else scalar(v) for k, v in args]
+        got = jax.jit(lambda: TABLE[name].lower(call, *static))()
+    got = dtypes.host_tensor(got)
+    assert got.dtype == want.dtype
+    rtol = {f16: 2e-3, bf16: 1e-2}.get(want.dtype, 2e-6)
+    torch.testing.assert_close(got, want, rtol=rtol, atol=1e-7)
+
+
+def test_factories():
+    for dtype in (f32, bf16, i64, b, u8):
+        want = torch.full((2, 3), 1, dtype=dtype)
+        internal("tarry::full", want, ("size", (2, 3)), ("fill_value", 1))
+        internal("tarry::eye", torch.eye(3, 4, dtype=dtype))
+    for start, step, n in (
+        (0, 1, 10),
+        (-3, 2, 7),
+        (0.1, 0.3, 50),
+        (5, -1, 5),
+        (0, 1, 0),
+    ):
+        for dtype in (f32, f64, i64, i32, bf16, f16):
+            if dtype in INTS and isinstance(start, float):
+                continue
+            want = torch.arange(start, start + step * n - step / 2, step, dtype=dtype)
+            internal("tarry::iota", want[:n], ("start", start), ("step", step))
+    for start, end, n in (
+        (0, 1, 11),
+        (-3, 7, 6),
+        (2, -2, 1),
+        (0, 5, 0),
+        (0.1, 0.7, 100),
+    ):
+        for dtype in (f32, f64, bf16, i64):
+            want = torch.linspace(start, end, n, dtype=dtype)
+            internal("tarry::linspace", want, ("start", start), ("end", end))
+            if dtype in (f32, f64):
+                want = torch.logspace(start, end, n, 2.0, dtype=dtype)
+                args = (("start", start), ("end", end), ("base", 2.0))
+                internal("tarry::logspace", want, *args)
+
+
+def tied(dtype: torch.dtype, *shape: int) -> torch.Tensor:
+    """Values with many equals among them."""
+    return make(i64, *shape, low=-2, high=3).abs().to(dtype)
+
+
+@pytest.mark.parametrize("descending", [False, True])
+def test_sort(descending: bool):
+    for dtype in (f32, bf16, i64, u8, b):
+        for dim in (0, -1):
+            x = tied(dtype, 6, 17)
+            check("sort.stable", x, stable=True, dim=dim, descending=descending)
+        check("sort", make(dtype, 3), 0, descending)
+        check("sort", make(dtype), -1, descending)
+    check("sort.stable", torch.tensor(SPECIAL), stable=True, descending=descending)
+    check("sort", torch.empty(2, 0), 1, descending)
+
+
+@pytest.mark.parametrize("largest", [True, False])
+def test_topk(largest: bool):
+    for dtype in (f32, bf16, f16, f64, i64, i8):
+        x = torch.randperm(40).reshape(4, 10).to(dtype) - 20
+        for dim in (0, -1):
+            check("topk", x, 3, dim, largest)
+        check("topk", x, 0, 1, largest)
+    check("topk", torch.randperm(9).to(u8), 3, 0, largest)
+    check("topk", torch.tensor([-INF, 1.0, NAN, INF, -2.0]), 5, -1, largest)
+    check("topk", torch.tensor(2.0), 1, 0, largest)
+    (values, _) = check_row_values("topk", tied(f32, 5, 9), 4, 1, largest)
+    assert values.shape == (5, 4)
+
+
+def check_row_values(name: str, *args):
+    """The row's values where positions among equals are open: they must agree with
+    the positions it gives."""
+    import numpy as np
+
+    from rows import overload, run_row
+    from tarry.lower.table import Out
+
+    want = overload(name)(*args)
+    outs = tuple(Out(tuple(w.shape), w.dtype) for w in want)
+    values, at = (np.array(v) for v in run_row(name, outs, args, {}))
+    torch.testing.assert_close(torch.from_numpy(values), want[0], equal_nan=True)
+    dim = next(a for a in args[2:] if type(a) is int) if name == "topk" else args[-2]
+    picked = args[0].gather(dim, torch.from_numpy(at))
+    torch.testing.assert_close(picked, want[0], equal_nan=True)
+    return values, at
+
+
+def test_ranks():
+    for dtype in (f32, bf16, i64, u8):
+        x = torch.randperm(36).reshape(4, 9).to(dtype)
+        for dim in (0, -1):
+            check("kthvalue", x, 2, dim)
+            check("median.dim", x, dim, True)
+            check("nanmedian.dim", x, dim)
+        check("median", x)
+        check("nanmedian", x)
+    x = torch.tensor([[3.0, NAN, 1.0, 2.0], [NAN, NAN, NAN, NAN], [4.0, 1, 2, 3]])
+    check("median", x)
+    check("nanmedian", x)
+    check("nanmedian", x[1])
+    check_row_values("median.dim", x, 1, True)
+    check_row_values("nanmedian.dim", x, 1, True)
+    check_row_values("kthvalue", tied(f32, 4, 9), 3, 1, True)
+    check("median", torch.empty(0))
+    check("median.dim", torch.tensor(2.0), 0)
+    check("kthvalue", torch.tensor(2.0), 1, 0)
+
+
+def test_mode():
+    for dtype in (f32, i64, u8, b):
+        for dim in (0, -1):
+            check("mode", tied(dtype, 7, 9), dim)
+            check("mode", tied(dtype, 7, 9), dim, True)
+    check("mode", torch.tensor(2.0), 0)
+    check("mode", torch.tensor([2, 1, 3]), 0)
+
+
+@pytest.mark.parametrize("right", [False, True])
+def test_search(right: bool):
+    for dtype in (f32, i64, bf16):
+        edges = torch.tensor([-2, 0, 0, 1, 3]).to(dtype)
+        check("bucketize.Tensor", make(dtype, 3, 4), edges, right=right)
+        check("bucketize.Tensor", edges, edges, out_int32=True, right=right)
+        check("searchsorted.Tensor", edges, make(dtype, 3, 4), right=right)
+        rows = make(dtype, 2, 3, 5).sort(-1)[0]
+        check("searchsorted.Tensor", rows, make(dtype, 2, 3, 4), right=right)
+        check("searchsorted.Scalar", edges, 1, right=right)
+        check("bucketize.Scalar", 1, edges, right=right)
+    edges = torch.tensor([1.0, 2.0, 3.0])
+    check("searchsorted.Tensor", edges, torch.tensor([NAN, INF, -INF]), right=right)
+    check("searchsorted.Tensor", edges, torch.tensor([1, 2]), side="right")
+    sorter = torch.tensor([2, 0, 1])
+    check("searchsorted.Tensor", edges[[1, 2, 0]], edges, sorter=sorter, right=right)
+    check("searchsorted.Tensor", torch.empty(0), edges, right=right)

@@ -70,7 +70,7 @@ def cut(cause: Cause, detail: str = "", wait: bool = False) -> None:
 def _run_pending(
     trace: Trace, live: Live, wanted: tuple, cause: Cause, detail: str, begun: float
 ) -> None:
-    line = user_line(2)
+    line = user_line()
     if not permission.allowed:
         raise ExecutionNotAllowedError(cause.value, str(line))
     record = Cut(

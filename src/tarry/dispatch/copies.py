@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from tarry.cut.cause import Cause
+from tarry.dispatch import seam
 from tarry.dispatch.exits import value_of
 from tarry.dispatch.operands import (
     append,
@@ -21,7 +22,7 @@ from tarry.dispatch.operands import (
 )
 from tarry.dispatch.storage import is_base, is_ours, new_tensor, slot_of
 from tarry.errors import UnsupportedError
-from tarry.record.lines import user_line
+from tarry.record.lines import runs_below, user_line
 from tarry.record.slot import HOST, Slot, spec
 from tarry.record.trie import recorder
 from tarry.record.views import is_dense
@@ -42,11 +43,18 @@ def copy_(self: torch.Tensor, src: Any, non_blocking: bool = False) -> torch.Ten
         return self.copy_(value_of(src, Cause.HOST))
     if src.is_conj() or src.is_neg():
         src = src.resolve_conj().resolve_neg()
-    if is_ours(src):
+    if is_ours(src) and not _printing(src):
         _copy_on_device(self, src)
+    elif is_ours(src):
+        _copy_from_host(self, value_of(src, Cause.PRINT))
     else:
         _copy_from_host(self, src)
     return self
+
+
+def _printing(src: torch.Tensor) -> bool:
+    """True while PyTorch formats a tensor from values that are on the host."""
+    return slot_of(src).state is HOST and runs_below(seam.PRINT_CODES)
 
 
 def _copy_from_host(dst: torch.Tensor, src: torch.Tensor) -> None:

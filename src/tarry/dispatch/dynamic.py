@@ -6,8 +6,10 @@ from typing import Any
 import torch
 
 from tarry.cut.cause import Cause
-from tarry.dispatch.exits import from_host, value_of
+from tarry.dispatch import seam
+from tarry.dispatch.exits import from_host, on_host, value_of
 from tarry.dispatch.operands import contiguous_spec, read, record_op
+from tarry.record.lines import runs_below
 from tarry.record.trie import recorder
 
 
@@ -124,9 +126,20 @@ def _through_host(name: str) -> Any:
     return kernel
 
 
+def _off_print(op: Any, kernel: Any) -> Any:
+    """`kernel`, except that formatting a tensor runs on the host."""
+
+    def choose(*args: Any, **kwargs: Any) -> Any:
+        if runs_below(seam.PRINT_CODES):
+            return on_host(op, args, None, Cause.PRINT, **kwargs)
+        return kernel(*args, **kwargs)
+
+    return choose
+
+
 KERNELS = {
-    "nonzero": nonzero,
-    "masked_select": masked_select,
+    "nonzero": _off_print(torch.ops.aten.nonzero.default, nonzero),
+    "masked_select": _off_print(torch.ops.aten.masked_select.default, masked_select),
     "repeat_interleave.Tensor": repeat_interleave,
     **{
         n: _through_host(n)

@@ -20,7 +20,7 @@ from tarry.dtypes import SUPPORTED
 from tarry.errors import UnsupportedError
 from tarry.record.lines import runs_below, user_line
 from tarry.record.slot import ABSENT, Spec, contiguous_strides, spec
-from tarry.record.trie import Const, Instr, Num, Trace, const, recorder
+from tarry.record.trie import Const, Instr, Num, Trace, const, recorder, token
 from tarry.record.views import is_dense
 
 
@@ -39,21 +39,52 @@ def grow(
     trace: Trace, node: Instr, key: tuple, kernel: Any, actual: tuple
 ) -> Instr | Elsewhere | None:
     """The new edge for this call; None where the call has to start again."""
-    if runs_below(seam.PRINT_CODES, 3):
+    if runs_below(seam.PRINT_CODES):
         return Elsewhere(on_host(kernel.op, actual, kernel.params, Cause.PRINT))
     if node.count >= config.node_budget:
         _over_budget(node)
         return None
-    try:
-        metas = infer(kernel.op, kernel.params, actual)
-    except NotImplementedError:
-        return Elsewhere(no_row(kernel.op, actual, kernel.params))
-    specs = tuple([_result_spec(m) for m in metas])
+    known = _question(kernel, actual)
+    specs = _answers.get(known)
+    if specs is None:
+        try:
+            metas = infer(kernel.op, kernel.params, actual)
+        except NotImplementedError:
+            return Elsewhere(no_row(kernel.op, actual, kernel.params))
+        specs = tuple([_result_spec(m) for m in metas])
+        if len(_answers) > 20_000:
+            _answers.clear()
+        _answers[known] = specs
     if kernel.inplace:
         specs = (_logical(specs[0], actual[0]),)
     args = encode(kernel, key[1:], actual)
-    line = user_line(3)
+    line = user_line()
     return recorder.grow(node, key, kernel.row.name, args, specs, line)
+
+
+_answers: dict[tuple, tuple[Spec, ...]] = {}
+
+
+def _question(kernel: Any, actual: tuple) -> tuple:
+    """All that a meta kernel looks at: geometry of operands, and static arguments."""
+    parts: list[Any] = [kernel.op]
+    for p, value in zip(kernel.params, actual):
+        if p.kind in ("tensor", "tensors"):
+            parts.append(_geometries(value))
+        elif p.kind in ("number", "numbers"):
+            parts.append(str(type(value)))
+        elif p.kind == "static":
+            parts.append(token(value))
+    parts.append(torch.get_default_dtype())
+    return tuple(parts)
+
+
+def _geometries(value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        return tuple(value.shape), value.stride(), value.dtype, value.device.type
+    if isinstance(value, list | tuple):
+        return tuple(map(_geometries, value))
+    return type(value)
 
 
 def infer(op: Any, params: list[Any], actual: tuple) -> tuple[torch.Tensor, ...]:
@@ -73,7 +104,7 @@ def infer(op: Any, params: list[Any], actual: tuple) -> tuple[torch.Tensor, ...]
     if isinstance(result, torch.Tensor):
         return (result,)
     flat: list[torch.Tensor] = []
-    for r in result:
+    for r in result or ():
         flat += r if isinstance(r, list | tuple) else [r]
     return tuple(flat)
 

@@ -134,7 +134,7 @@ def _grow(plan: Plan, last: Instr, key: Any, parts: tuple, values: list) -> Any:
         metas = infer(plan.op, plan.params, actual)
         specs = tuple([spec(tuple(m.shape), m.stride(), m.dtype) for m in metas])
     args = (const(plan.row.name), parts)
-    return recorder.grow(last, key, MAP, args, specs, user_line(3))
+    return recorder.grow(last, key, MAP, args, specs, user_line())
 
 
 def _plain_spec(t: torch.Tensor) -> Any:

@@ -44,7 +44,7 @@ def append(key: Any, op: str, args: tuple, specs: tuple[Spec, ...]) -> Instr:
         node = trace.node
         found = node.next.get(key)
         if found is None:
-            found = recorder.grow(node, key, op, args, specs, user_line(2))
+            found = recorder.grow(node, key, op, args, specs, user_line())
         if recorder.trace is trace and trace.node is node:
             trace.node = found
             return found

@@ -14,11 +14,16 @@ from tarry.record.trie import INPUT, Instr, Line, Num, operands
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One operation: operand numbers are canonical value numbers."""
+    """One operation: operand numbers are canonical value numbers.
+
+    Result shapes follow from the operands', so they are no part of the structure —
+    except where an op has no operands, or is tarry's own (`shapes`).
+    """
 
     op: str
     args: tuple
     dtypes: tuple
+    shapes: tuple
     specs: tuple[Spec, ...] = field(compare=False)
     line: Line = field(compare=False)
 
@@ -80,7 +85,9 @@ def bind(last: Instr, outputs: tuple[int, ...]) -> Bound:
         if node.scalars:
             numbers.append((node.base, node.scalars))
         dtypes = tuple([s.dtype for s in node.specs])
-        nodes.append(Node(node.op, args, dtypes, node.specs, node.line))
+        free = node.op.startswith("tarry::") or next(operands(args), None) is None
+        shapes = tuple([s.shape for s in node.specs]) if free else ()
+        nodes.append(Node(node.op, args, dtypes, shapes, node.specs, node.line))
         sources.append(node.base)
     graph = Graph(tuple(nodes), tuple([number[v] for v in outputs]))
     return Bound(graph, tuple(inputs), tuple(numbers), outputs, tuple(sources))

@@ -31,7 +31,9 @@ def is_user_file(file: str) -> bool:
     if found is None:
         library = file.startswith(_INSIDE) and not file.startswith(_OWN_SCRIPTS)
         stdlib = file.startswith(_STDLIB) and "-packages/" not in file
-        found = _known[file] = not (library or stdlib or file.startswith("<frozen"))
+        found = _known[file] = not (
+            library or stdlib or file.startswith(("<frozen", "<tarry"))
+        )
     return found
 
 
@@ -49,10 +51,10 @@ def _other_threads() -> list[FrameType]:
     return ([main] if main is not None else []) + list(frames.values())
 
 
-def user_line(depth: int = 1) -> Line:
+def user_line() -> Line:
     """The innermost user line of this thread; on a thread without one (autograd's),
     that of the thread that waits for it."""
-    frame = _user_frame(sys._getframe(depth))
+    frame = _user_frame(sys._getframe())
     if frame is None:
         frame = next(filter(None, map(_user_frame, _other_threads())), None)
     if frame is None:
@@ -61,9 +63,9 @@ def user_line(depth: int = 1) -> Line:
     return Line(code.co_filename, frame.f_lineno, code.co_name)
 
 
-def runs_below(codes: set[Any], depth: int = 1) -> bool:
+def runs_below(codes: set[Any]) -> bool:
     """True while one of these code objects is on this thread's stack."""
-    frame: FrameType | None = sys._getframe(depth)
+    frame: FrameType | None = sys._getframe()
     while frame is not None:
         if frame.f_code in codes:
             return True

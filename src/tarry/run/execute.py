@@ -2,6 +2,7 @@
 
 from collections import deque
 from typing import Any
+from weakref import ref
 
 import numpy as np
 
@@ -9,6 +10,7 @@ from tarry.lower.xla import jax
 from tarry.run.compile import Executable
 from tarry.run.platform import device, x64
 
+# Weak: a buffer held here could not be donated.
 _last: deque[Any] = deque(maxlen=1)
 _empty: dict[type, Any] = {}
 
@@ -45,13 +47,13 @@ def launch(program: Executable, inputs: list[Any], numbers: list[Any]) -> list[A
         )
     program.uses += 1
     if results:
-        _last.append(results[0])
+        _last.append(ref(results[0]))
     return results
 
 
 def block() -> None:
-    """Wait until the last launched program has run."""
+    """Wait until the last launched program has run, if its result is still held."""
     while _last:
-        value = _last.pop()
-        if not value.is_deleted():
+        value = _last.pop()()
+        if value is not None and not value.is_deleted():
             value.block_until_ready()
