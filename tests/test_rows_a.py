@@ -634,8 +634,7 @@ def test_index(dims: tuple, shapes: tuple):
     for dtype in (f32, b):
         x = make(dtype, *sizes)
         check("index.Tensor", x, where)
-        at = tuple(slice(None) if i is None else i for i in where)
-        values = make(dtype, *x[at].shape)
+        values = make(dtype, *torch.ops.aten.index.Tensor(x, where).shape)
         check("index_put", x, where, values[..., :1], dtype is b)
         if dtype is f32:
             check("index_put", x, where, values, True)
@@ -873,7 +872,8 @@ def test_factories():
         for dtype in (f32, f64, i64, i32, bf16, f16):
             if dtype in INTS and isinstance(start, float):
                 continue
-            want = torch.arange(start, start + step * n - step / 2, step, dtype=dtype)
+            end = start + step * n - step / 2 if n else start
+            want = torch.arange(start, end, step, dtype=dtype)
             internal("tarry::iota", want[:n], ("start", start), ("step", step))
     for start, end, n in (
         (0, 1, 11),
@@ -917,6 +917,10 @@ def test_topk(largest: bool):
         check("topk", x, 0, 1, largest)
     check("topk", torch.randperm(9).to(u8), 3, 0, largest)
     check("topk", torch.tensor([-INF, 1.0, NAN, INF, -2.0]), 5, -1, largest)
+    nans = torch.tensor([1.0, NAN, 3.0, NAN, INF, -INF])
+    nans[1] = torch.copysign(nans[1], torch.tensor(-1.0))
+    for dtype in (f32, f64, bf16):
+        check_row_values("topk", nans.to(dtype), 6, 0, largest)
     check("topk", torch.tensor(2.0), 1, 0, largest)
     (values, _) = check_row_values("topk", tied(f32, 5, 9), 4, 1, largest)
     assert values.shape == (5, 4)

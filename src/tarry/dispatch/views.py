@@ -34,7 +34,18 @@ def _through_meta(name: str) -> Any:
 
 def as_strided_(self: torch.Tensor, size: Any, stride: Any, offset: Any = None) -> Any:
     slot_of(self).mark_viewed()
-    return aten.as_strided_.default.redispatch(META, self, size, stride, offset)
+    return _set_geometry(self, size, stride, self.storage_offset() if offset is None else offset)
+
+
+def _set_geometry(self: Any, size: Any, stride: Any, offset: int) -> Any:
+    """`self` with other metadata on the same storage, in place."""
+    return aten.set_.source_Storage_storage_offset.redispatch(
+        META, self, self.untyped_storage(), offset, size, stride
+    )
+
+
+def unsafe_view(self: torch.Tensor, size: Any) -> torch.Tensor:
+    return KERNELS["view"](self, size)
 
 
 def view_as_real(self: torch.Tensor) -> torch.Tensor:
@@ -58,6 +69,11 @@ def _retyped(self: torch.Tensor, dtype: torch.dtype, op: Any, *args: Any) -> Any
 
 def set_storage(self: Any, source: Any, offset: Any, size: Any, stride: Any = ()) -> Any:
     """`set_`: `self` becomes a tensor of this geometry on another storage."""
+    if source.device.type != seam.DEVICE:
+        raise RuntimeError(
+            f"set_: a tensor on {seam.DEVICE} cannot take a storage on {source.device}; "
+            f"move it there first with .to('{seam.DEVICE}')"
+        )
     slot = source.slot
     slot.mark_viewed()
     if slot.state is HOST and slot.spec.dtype is torch.uint8:
@@ -99,8 +115,7 @@ def resize_(self: torch.Tensor, size: Any, *, memory_format: Any = None) -> Any:
     if need > slot.spec.numel or self.dtype is not slot.spec.dtype:
         _enlarge(self, slot, need)
     slot.mark_viewed()
-    aten.as_strided_.default.redispatch(META, self, size, fresh.stride(), offset)
-    return self
+    return _set_geometry(self, size, fresh.stride(), offset)
 
 
 def _enlarge(self: torch.Tensor, slot: Any, need: int) -> None:
@@ -136,6 +151,7 @@ KERNELS = {
     name: _through_meta(name)
     for name in ("view", "_reshape_alias", "as_strided", "unfold", "alias")
 } | {
+    "_unsafe_view": unsafe_view,
     "as_strided_": as_strided_,
     "view_as_real": view_as_real,
     "view_as_complex": view_as_complex,

@@ -74,34 +74,32 @@ def _roll(x: Any, shift: int, dim: int) -> Any:
 def repeat(call: Call, x, repeats: Sequence[int]):
     shape = (1,) * (len(repeats) - x.ndim) + x.shape
     pairs = [n for r, s in zip(repeats, shape) for n in (r, s)]
-    wide_ = lax.broadcast_in_dim(
-        lax.reshape(x, shape), pairs, range(1, 2 * len(shape), 2)
-    )
-    return lax.reshape(wide_, call.out.shape)
+    dims = range(1, 2 * len(shape), 2)
+    tiled = lax.broadcast_in_dim(lax.reshape(x, shape), pairs, dims)
+    return lax.reshape(tiled, call.out.shape)
 
 
 @row("constant_pad_nd")
 def constant_pad_nd(call: Call, x, pad: Sequence[int], value: Scalar):
     pairs = [(lo, hi, 0) for lo, hi in zip(pad[::2], pad[1::2])]
-    return lax.pad(
-        x, value.to(x.dtype), [(0, 0, 0)] * (x.ndim - len(pairs)) + pairs[::-1]
-    )
+    config = [(0, 0, 0)] * (x.ndim - len(pairs)) + pairs[::-1]
+    return lax.pad(x, value.to(x.dtype), config)
 
 
 @row("pixel_shuffle")
 def pixel_shuffle(call: Call, x, factor: int):
-    *batch, channels, high, wide_ = x.shape
+    *batch, channels, high, across = x.shape
     n, r = len(batch), factor
-    x = lax.reshape(x, (*batch, channels // (r * r), r, r, high, wide_))
+    x = lax.reshape(x, (*batch, channels // (r * r), r, r, high, across))
     order = (*range(n), n, n + 3, n + 1, n + 4, n + 2)
     return lax.reshape(lax.transpose(x, order), call.out.shape)
 
 
 @row("pixel_unshuffle")
 def pixel_unshuffle(call: Call, x, factor: int):
-    *batch, channels, high, wide_ = x.shape
+    *batch, channels, high, across = x.shape
     n, r = len(batch), factor
-    x = lax.reshape(x, (*batch, channels, high // r, r, wide_ // r, r))
+    x = lax.reshape(x, (*batch, channels, high // r, r, across // r, r))
     order = (*range(n), n, n + 2, n + 4, n + 1, n + 3)
     return lax.reshape(lax.transpose(x, order), call.out.shape)
 

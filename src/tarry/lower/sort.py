@@ -52,9 +52,10 @@ def topk(call: Call, x, k: int, dim: int, largest: bool, sorted: bool):
     if x.ndim == 0 or k == 0:
         return fit(x, values) if k else _nothing(values), _nothing(indices)
     dim %= x.ndim
-    pair = _largest(x, k, dim) if largest and x.dtype.kind != "b" else None
-    if pair is None:
+    if x.dtype.kind == "b":
         pair = _with_positions(x, dim, largest)
+    else:
+        pair = _first(x, k, dim, largest)
     return tuple(lax.slice_in_dim(v, 0, k, axis=dim) for v in pair)
 
 
@@ -62,10 +63,28 @@ def _nothing(out: Any) -> Any:
     return lax.full(out.shape, 0, out.dtype)
 
 
-def _largest(x: Any, k: int, dim: int) -> tuple[Any, Any]:
+def _first(x: Any, k: int, dim: int, largest: bool) -> tuple[Any, Any]:
     last = x.ndim - 1
-    values, at = lax.top_k(jnp.moveaxis(x, dim, last), k)
+    keys = jnp.moveaxis(x, dim, last)
+    values, at = lax.top_k(_ordered(keys, largest), k)
+    if not largest:
+        values = _reverse(values)
     return tuple(jnp.moveaxis(v, last, dim) for v in (values, convert(at, INT64)))
+
+
+def _reverse(x: Any) -> Any:
+    """The order of values reversed, exactly: -x, or ~x for integers."""
+    return lax.bitwise_not(x) if x.dtype.kind in "iu" else lax.neg(x)
+
+
+def _ordered(x: Any, largest: bool) -> Any:
+    """Keys whose greatest come first. `top_k` goes by IEEE total order, in which a
+    NaN's sign bit says whether it stands above or below all numbers."""
+    keys = x if largest else _reverse(x)
+    if x.dtype.kind in "iu":
+        return keys
+    nan = np.copysign(np.nan, 1 if largest else -1)
+    return lax.select(lax.ne(x, x), _full(x, nan), keys)
 
 
 def _ranked(call: Call, x: Any, dim: int, rank: Callable[[Any, int], Any]):
