@@ -10,7 +10,7 @@ import torch
 from rows import check_row
 
 from tarry import dtypes
-from tarry.lower import activation, batch_norm, class_loss, conv, gate, linear, loss, norm, random, softmax  # noqa: F401,E501
+from tarry.lower import activation, adaptive_pool, batch_norm, class_loss, conv, gate, linear, loss, norm, pool, random, softmax  # noqa: F401,E501
 from tarry.lower.table import TABLE, Call, Out, Scalar
 
 F = torch.float32
@@ -548,6 +548,15 @@ def test_convolution_with_many_channels(kernel):
     check_conv(((5, 6), kernel, (1, 2, 2), 1, False, 0), F, 32, 128)
 
 
+@pytest.mark.parametrize("dtype", (F, torch.float64, torch.bfloat16))
+@pytest.mark.parametrize("cout", [8, 4])
+def test_convolution_depthwise(dtype, cout):
+    for s, p, d in ((1, 1, 1), (2, 1, 1), (3, 2, 2)):
+        for transposed in (False, True):
+            case = ((9, 8), (3, 2), (s, p, d), 4, transposed, 0)
+            check_conv(case, dtype, 4, cout)
+
+
 def check_conv(case, dtype, cin, cout):
     size, kernel, (s, p, d), groups, transposed, extra = case
     n = len(size)
@@ -562,3 +571,95 @@ def check_conv(case, dtype, cin, cout):
     for mask in ([True] * 3, [False, True, False]):
         args = (g, x, w, [cout], *rest, mask)
         check_grads("convolution_backward", *args, dtype=dtype, slack=10)
+
+
+# pool
+
+POOLS = [  # kernel, stride, padding, dilation, ceil_mode
+    ([3], [2], [1], [1], False),
+    ([2, 3], [], [0], [1], True),
+    ([3, 2], [1, 2], [1, 0], [2, 1], False),
+    ([3, 2], [3, 2], [1, 1], [1], True),
+    ([9, 8], [1], [0], [1], False),
+]
+
+
+@pytest.mark.parametrize("case", POOLS, ids=str)
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_max_pool2d(case, dtype):
+    x = rand(2, 3, 9, 10, dtype=dtype)
+    x[0, 0, 0, :3] = -float("inf")
+    x[0, 1, 3, 3] = float("nan")
+    near("max_pool2d_with_indices", x, *case, dtype=dtype)
+    y, indices = torch.ops.aten.max_pool2d_with_indices(x, *case)
+    g = rand(*y.shape, dtype=dtype, seed=2)
+    args = (g, x, *case, indices)
+    near("max_pool2d_with_indices_backward", *args, dtype=dtype, slack=3)
+    near("max_pool2d_with_indices", x[0], *case, dtype=dtype)
+
+
+def test_max_pool_more():
+    x = rand(2, 3, 5, 6, 7)
+    for case in (([2], [], [0], [1], False), ([3, 2, 3], [2], [1], [1], True)):
+        near("max_pool3d_with_indices", x, *case)
+        y, indices = torch.ops.aten.max_pool3d_with_indices(x, *case)
+        near("max_pool3d_with_indices_backward", y, x, *case, indices)
+    near("max_pool2d_with_indices", rand(1, 2, 20, 20).mul(9).long(), [3], [2], [1])
+    near("max_pool2d_with_indices", rand(1, 2, 20, 20), [10, 9], [3], [2])
+    x = torch.full((1, 1, 4, 4), -float("inf"))
+    near("max_pool2d_with_indices", x, [2], [2], [1])
+
+
+AVERAGES = [  # kernel, stride, padding, ceil_mode, count_include_pad, divisor_override
+    ([3], [2], [1], False, True, None),
+    ([3], [2], [1], True, False, None),
+    ([2, 3], [], [0], True, True, None),
+    ([3, 2], [1, 2], [1, 0], False, False, 5),
+    ([2], [3], [0], False, True, None),
+]
+
+
+@pytest.mark.parametrize("case", AVERAGES, ids=str)
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_avg_pool(case, dtype):
+    x = rand(2, 3, 9, 10, dtype=dtype)
+    near("avg_pool2d", x, *case, dtype=dtype)
+    near("avg_pool2d", x[0], *case, dtype=dtype)
+    g = rand(*torch.ops.aten.avg_pool2d(x, *case).shape, dtype=dtype, seed=2)
+    near("avg_pool2d_backward", g, x, *case, dtype=dtype, slack=2)
+    if dtype in HALVES:
+        return
+    case = tuple([*c, 2] if isinstance(c, list) and len(c) == 2 else c for c in case)
+    x = rand(2, 3, 9, 10, 6, dtype=dtype)
+    near("avg_pool3d", x, *case, dtype=dtype)
+    g = rand(*torch.ops.aten.avg_pool3d(x, *case).shape, dtype=dtype, seed=2)
+    near("avg_pool3d_backward", g, x, *case, dtype=dtype)
+
+
+@pytest.mark.parametrize("size", [(1, 1), (3, 5), (4, 3), (7, 12), (9, 10)])
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_adaptive_pool(size, dtype):
+    x = rand(2, 3, 9, 10, dtype=dtype)
+    x3 = rand(2, 3, 9, 10, 4, dtype=dtype)
+    near("_adaptive_avg_pool2d", x, size, dtype=dtype)
+    near("_adaptive_avg_pool2d", x[0], size, dtype=dtype)
+    g = rand(2, 3, *size, dtype=dtype, seed=3)
+    near("_adaptive_avg_pool2d_backward", g, x, dtype=dtype, slack=2)
+    near("adaptive_max_pool2d", x, size, dtype=dtype)
+    indices = torch.ops.aten.adaptive_max_pool2d(x, size)[1]
+    near("adaptive_max_pool2d_backward", g, x, indices, dtype=dtype, slack=3)
+    near("_adaptive_avg_pool3d", x3, (*size, 3), dtype=dtype)
+    near("adaptive_max_pool3d", x3, (*size, 3), dtype=dtype)
+    g = rand(2, 3, *size, 3, dtype=dtype, seed=3)
+    near("_adaptive_avg_pool3d_backward", g, x3, dtype=dtype, slack=2)
+    indices = torch.ops.aten.adaptive_max_pool3d(x3, (*size, 3))[1]
+    near("adaptive_max_pool3d_backward", g, x3, indices, dtype=dtype, slack=3)
+
+
+def test_max_unpool():
+    x = rand(2, 3, 8, 6)
+    y, indices = torch.ops.aten.max_pool2d_with_indices(x, [2])
+    near("max_unpool2d", y, indices, [8, 6])
+    x = rand(2, 3, 8, 6, 4)
+    y, indices = torch.ops.aten.max_pool3d_with_indices(x, [2])
+    near("max_unpool3d", y, indices, [8, 6, 4], [2] * 3, [0] * 3)

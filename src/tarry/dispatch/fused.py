@@ -31,29 +31,33 @@ def _operand(value: Any) -> tuple[Any, tuple]:
     return (None, ()) if value is None else number_arg(value)
 
 
-def _map_into(row: str, elements: list[list[Any]], targets: list[list[Any]]) -> None:
-    """Record `row` over `elements` (constants wrapped) and store into `targets`."""
+def _map_into(
+    row: str, layout: str, shared: list, elements: list[list], targets: list[list]
+) -> None:
+    """Record `row` over `elements` and store its results into `targets`."""
     with recorder.lock:
-        parts, numbers, flat = [], [], []
-        for element in elements:
-            part = []
-            for value in element:
-                arg, brought = (
-                    (const(value), ())
-                    if isinstance(value, bool)
-                    else _operand(value)
-                )
-                part.append(arg)
-                numbers += brought
-            parts.append(tuple(part))
+        numbers: list[Any] = []
+        parts = [_arguments(shared, numbers), []]
+        parts[1] = tuple([_arguments(e, numbers) for e in elements])
         flat = [t for group in targets for t in group]
         specs = tuple([contiguous_spec(t.shape, t.dtype) for t in flat])
-        args = (const(row), tuple(parts))
+        args = (const(row), const(layout), *parts)
         node = append((MAP, args), MAP, args, specs)
         if numbers:
             recorder.trace.numbers[node.base] = tuple(numbers)
         for i, t in enumerate(flat):
             store(slot_of(t), t, node.base + i)
+
+
+def _arguments(values: list[Any], numbers: list[Any]) -> tuple:
+    args = []
+    for value in values:
+        arg, brought = (
+            (const(value), ()) if isinstance(value, bool) else _operand(value)
+        )
+        args.append(arg)
+        numbers += brought
+    return tuple(args)
 
 
 def _adam(decoupled: bool) -> Callable[..., None]:
@@ -65,16 +69,16 @@ def _adam(decoupled: bool) -> Callable[..., None]:
     ) -> None:  # fmt: skip
         elements, targets = [], []
         for i, p in enumerate(self):
-            most = max_exp_avg_sqs[i] if amsgrad else None
-            elements.append(
-                [
-                    p, grads[i], exp_avgs[i], exp_avg_sqs[i], most, state_steps[i],
-                    _as_float(lr), float(beta1), float(beta2), float(weight_decay),
-                    float(eps), amsgrad, maximize, decoupled, grad_scale, found_inf,
-                ]
-            )  # fmt: skip
-            targets.append([p, exp_avgs[i], exp_avg_sqs[i], *([most] if amsgrad else [])])
-        _map_into("tarry::adam", elements, targets)
+            most = [max_exp_avg_sqs[i]] if amsgrad else []
+            state = [exp_avgs[i], exp_avg_sqs[i], *most]
+            absent = [] if amsgrad else [None]
+            elements.append([p, grads[i], *state, *absent, state_steps[i]])
+            targets.append([p, *state])
+        shared = [
+            _as_float(lr), float(beta1), float(beta2), float(weight_decay), float(eps),
+            amsgrad, maximize, decoupled, grad_scale, found_inf,
+        ]  # fmt: skip
+        _map_into("tarry::adam", "e" * 6 + "s" * 10, shared, elements, targets)
 
     return kernel
 
@@ -91,15 +95,13 @@ def fused_sgd(
     elements, targets = [], []
     for i, p in enumerate(self):
         buffer = momentum_buffer_list[i] if momentum_buffer_list else None
-        elements.append(
-            [
-                p, grads[i], buffer, _as_float(lr), float(weight_decay),
-                float(momentum), float(dampening), nesterov, maximize, is_first_step,
-                grad_scale, found_inf,
-            ]
-        )  # fmt: skip
-        targets.append([p] + ([buffer] if buffer is not None else []))
-    _map_into("tarry::sgd", elements, targets)
+        elements.append([p, grads[i], buffer])
+        targets.append([p] if buffer is None else [p, buffer])
+    shared = [
+        _as_float(lr), float(weight_decay), float(momentum), float(dampening), nesterov,
+        maximize, is_first_step, grad_scale, found_inf,
+    ]  # fmt: skip
+    _map_into("tarry::sgd", "eee" + "s" * 9, shared, elements, targets)
 
 
 def native_batch_norm(

@@ -48,6 +48,10 @@ class Plan:
         arguments = op._schema.arguments
         self.inplace = bool(arguments[0].alias_info and arguments[0].alias_info.is_write)
         self.static = row.static
+        # Where each argument of the row comes from: "e" the element, "s" what is shared.
+        self.layout = "".join("se"[p.type.startswith("List[")] for p in params)
+        if row.name == "linalg_vector_norm":  # (self, ord, dtype) in the list form
+            self.layout = "es__s"
 
     def bind(self, args: tuple, kwargs: dict) -> list[Any]:
         values = list(args)
@@ -56,27 +60,23 @@ class Plan:
         return values
 
     def parts(self, values: list[Any]) -> tuple[tuple, tuple]:
-        """Key parts of all elements, and the run-time numbers they bring."""
-        parts, numbers = [], []
-        for i in range(len(values[0])):
-            part, brought = self.element(i, values)
-            parts.append(tuple([_encode(x) for x in part]))
-            numbers += brought
-        return tuple(parts), tuple(numbers)
-
-    def element(self, i: int, values: list[Any]) -> tuple[list[Any], tuple]:
-        """Key parts of element `i`, by the row's argument order, and its numbers."""
-        parts: list[Any] = []
-        numbers: tuple = ()
+        """Key parts and run-time numbers: what all elements share, then each one's."""
+        shared, elements, numbers = [], [], []
         for p, value in zip(self.params, values):
-            if p.type.startswith("List["):
-                value = value[i]
-            part, brought = self._part(p, value)
-            parts.append(part)
-            numbers += brought
-        if self.row.name == "linalg_vector_norm":  # (self, ord, dtype) in the list form
-            parts[2:2] = [const(None), const(False)]
-        return parts, numbers
+            if not p.type.startswith("List["):
+                part, brought = self._part(p, value)
+                shared.append(_encode(part))
+                numbers += brought
+        lists = [v for p, v in zip(self.params, values) if p.type.startswith("List[")]
+        element_params = [p for p in self.params if p.type.startswith("List[")]
+        for element in zip(*lists):
+            parts = []
+            for p, value in zip(element_params, element):
+                part, brought = self._part(p, value)
+                parts.append(_encode(part, loose=True))
+                numbers += brought
+            elements.append(tuple(parts))
+        return (tuple(shared), tuple(elements)), tuple(numbers)
 
     def _part(self, p: Param, value: Any) -> tuple[Any, tuple]:
         if isinstance(value, torch.Tensor):
@@ -89,11 +89,14 @@ class Plan:
             return const(value), ()
         if p.kind == "static" or p.name in self.static:
             return const(value), ()
-        return Num(KINDS[value.__class__]), (value,)
+        return KINDS[value.__class__], (value,)
 
 
-def _encode(part: Any) -> Any:
-    return part if isinstance(part, int | Const | Num) or part is None else Num(part)
+def _encode(part: Any, loose: bool = False) -> Any:
+    """A key part as an instruction argument."""
+    if part is None or isinstance(part, int | Const):
+        return part
+    return Num(part, loose)
 
 
 def list_kernel(plan: Plan) -> Callable[..., Any]:
@@ -133,7 +136,7 @@ def _grow(plan: Plan, last: Instr, key: Any, parts: tuple, values: list) -> Any:
     else:
         metas = infer(plan.op, plan.params, actual)
         specs = tuple([spec(tuple(m.shape), m.stride(), m.dtype) for m in metas])
-    args = (const(plan.row.name), parts)
+    args = (const(plan.row.name), const(plan.layout), *parts)
     return recorder.grow(last, key, MAP, args, specs, user_line())
 
 

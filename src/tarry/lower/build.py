@@ -12,9 +12,9 @@ import numpy as np
 import torch
 
 from tarry import dtypes
-from tarry.lower.table import TABLE, Call, Out, Scalar
+from tarry.lower.table import TABLE, Call, Out, Scalar, convert
 from tarry.lower.xla import lax
-from tarry.record.graph import Graph, Node, number_kinds
+from tarry.record.graph import Graph, Node, run_time_numbers
 from tarry.record.trie import INPUT, Const, Num
 
 FLOATS, INTS = np.dtype(np.float64), np.dtype(np.int64)
@@ -38,14 +38,20 @@ def is_complex(kind: Any) -> bool:
 
 
 class Numbers:
-    """Run-time numbers taken out of the two packed vectors, one split per dtype."""
+    """Run-time numbers: taken out of the two packed vectors, one split per dtype, or
+    arguments of their own."""
 
-    def __init__(self, floats: Any, ints: Any) -> None:
+    def __init__(self, floats: Any, ints: Any, loose: list[Any]) -> None:
         self._vectors = {False: floats, True: ints}
+        self._loose = list(reversed(loose))
         self._pieces: dict[tuple[bool, np.dtype], list[Any]] = {}
         self._next = {False: 0, True: 0}
 
-    def take(self, kind: Any) -> Scalar:
+    def take(self, number: Num) -> Scalar:
+        kind = number.kind
+        if number.loose:
+            value = self._loose.pop()
+            return Scalar(kind, lambda dt: convert(value, dt))
         integral = is_integral(kind)
         at = self._next[integral]
         self._next[integral] = at + (2 if is_complex(kind) else 1)
@@ -73,16 +79,23 @@ class Numbers:
         return lax.reshape(pieces[at], ())
 
 
-def vector_sizes(graph: Graph) -> tuple[int, int]:
+def packing(graph: Graph) -> list[Num]:
+    """All run-time numbers of the graph, in the order in which they are passed."""
+    return [n for node in graph.nodes for n in run_time_numbers(node.args)]
+
+
+def vector_sizes(numbers: list[Num]) -> tuple[int, int]:
     """Lengths of the packed vectors of floats and of integers."""
-    floats = ints = 0
-    for node in graph.nodes:
-        for kind in number_kinds(node.args):
-            if is_integral(kind):
-                ints += 1
-            else:
-                floats += 2 if is_complex(kind) else 1
-    return floats, ints
+    packed = [n.kind for n in numbers if not n.loose]
+    ints = sum(map(is_integral, packed))
+    return len(packed) - ints + sum(map(is_complex, packed)), ints
+
+
+def loose_dtype(kind: Any) -> np.dtype:
+    """The dtype in which a loose number of this kind is passed."""
+    if is_complex(kind):
+        return np.dtype(np.complex128)
+    return INTS if is_integral(kind) else FLOATS
 
 
 def _argument(arg: Any, values: list, numbers: Numbers) -> Any:
@@ -92,7 +105,7 @@ def _argument(arg: Any, values: list, numbers: Numbers) -> Any:
         return tuple([_argument(a, values, numbers) for a in arg])
     if isinstance(arg, Const):
         return arg.value
-    return numbers.take(arg.kind) if isinstance(arg, Num) else arg
+    return numbers.take(arg) if isinstance(arg, Num) else arg
 
 
 def _lower(node: Node, values: list, numbers: Numbers) -> list[Any]:
@@ -110,10 +123,13 @@ def _lower(node: Node, values: list, numbers: Numbers) -> list[Any]:
 
 
 def build(graph: Graph) -> Callable[..., list[Any]]:
-    """The function `(floats, ints, inputs) -> outputs` that computes `graph`."""
+    """The function `(floats, ints, loose, inputs) -> outputs` that computes `graph`."""
 
-    def program(floats: Any, ints: Any, inputs: list[Any]) -> list[Any]:
-        numbers, values, left = Numbers(floats, ints), [], list(reversed(inputs))
+    def program(
+        floats: Any, ints: Any, loose: list[Any], inputs: list[Any]
+    ) -> list[Any]:
+        numbers = Numbers(floats, ints, loose)
+        values, left = [], list(reversed(inputs))
         for node in graph.nodes:
             if node.op == INPUT:
                 values.append(left.pop())

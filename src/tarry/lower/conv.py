@@ -7,11 +7,12 @@ three products make everything: `_forward`, `_input_grad`, `_weight_grad`.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from tarry.lower import depthwise
 from tarry.lower.precision import rest, spread, wide_dtype, widen
 from tarry.lower.table import Call, convert, row
 from tarry.lower.xla import lax
@@ -47,34 +48,29 @@ def _dims(ndim: int, lhs: str, rhs: str, out: str) -> Any:
     return lax.ConvDimensionNumbers(*(first[s] + spatial for s in (lhs, rhs, out)))
 
 
-def _each_group(
-    product: Any, x: Any, y: Any, axis: int, out: int, at: _Window
-) -> Any:
-    """One `product` a group, of slices of the channels of x and of `axis` of y.
-
-    XLA:CPU aborts the process on grouped 3-d convolutions in f64 (jaxlib 0.10.2,
-    "Window dimensions do not match RHS shape").
-    """
-    one = replace(at, groups=1)
-    m, n = x.shape[1] // at.groups, y.shape[axis] // at.groups
-    parts = (
-        product(
-            lax.slice_in_dim(x, i * m, (i + 1) * m, axis=1),
-            lax.slice_in_dim(y, i * n, (i + 1) * n, axis=axis),
-            one,
-        )
-        for i in range(at.groups)
-    )
-    return lax.concatenate(list(parts), out)
-
-
-def _breaks_xla(x: Any, at: _Window) -> bool:
-    return at.groups > 1 and x.ndim == 5 and x.dtype == np.float64
+def _on_cpu(cpu: Any, default: Any, x: Any, y: Any) -> Any:
+    """`cpu(x, y)` where the program is lowered for CPUs, else `default(x, y)`."""
+    return lax.platform_dependent(x, y, cpu=cpu, default=default)
 
 
 def _forward(x: Any, w: Any, at: _Window) -> Any:
-    if _breaks_xla(x, at):
-        return _each_group(_forward, x, w, 0, 1, at)
+    if not depthwise.fits(x.shape[1], w.shape[2:], at.groups):
+        return _forward_conv(x, w, at)
+    size = [
+        (n + 2 * p - t * (k - 1) - 1) // s + 1
+        for n, p, t, k, s in zip(
+            x.shape[2:], at.padding, at.dilation, w.shape[2:], at.stride
+        )
+    ]
+    return _on_cpu(
+        lambda x, w: depthwise.forward(x, w, size, at),
+        lambda x, w: _forward_conv(x, w, at),
+        x,
+        w,
+    )
+
+
+def _forward_conv(x: Any, w: Any, at: _Window) -> Any:
     n = x.ndim - 2
     return lax.conv_general_dilated(
         x,
@@ -96,16 +92,37 @@ def _swap_groups(w: Any, groups: int) -> Any:
     return lax.reshape(w, (groups * i, o // groups, *kernel))
 
 
+def _dilated(g: Any, stride: tuple[int, ...]) -> Any:
+    """`g` with zeros between its elements.
+
+    XLA aborts the process when it simplifies some 3-d convolutions that dilate their
+    operand themselves (jaxlib 0.10.2, "Window dimensions do not match RHS shape").
+    """
+    between = [(0, 0, s - 1) for s in (1, 1, *stride)]
+    return lax.pad(g, g.dtype.type(0), between)
+
+
 def _input_grad(g: Any, w: Any, size: Sequence[int], at: _Window) -> Any:
+    if not depthwise.fits(w.shape[1] * at.groups, w.shape[2:], at.groups):
+        return _input_grad_conv(g, w, size, at)
+    return _on_cpu(
+        lambda g, w: depthwise.input_grad(g, w, size, at),
+        lambda g, w: _input_grad_conv(g, w, size, at),
+        g,
+        w,
+    )
+
+
+def _input_grad_conv(g: Any, w: Any, size: Sequence[int], at: _Window) -> Any:
     """The gradient of an input whose spatial sizes are `size`."""
-    if _breaks_xla(g, at):
-        product = lambda g, w, at: _input_grad(g, w, size, at)  # noqa: E731
-        return _each_group(product, g, w, 0, 1, at)
     spatial = tuple(range(2, g.ndim))
     padding = []
     for d, s, p, t, n in zip(spatial, at.stride, at.padding, at.dilation, size):
         low = t * (w.shape[d] - 1) - p
         padding.append((low, n - (g.shape[d] - 1) * s - 1 + p))
+    stride = at.stride
+    if len(spatial) == 3:
+        g, stride = _dilated(g, stride), (1, 1, 1)
     plain = at.groups == 1
     w = lax.rev(w if plain else _swap_groups(w, at.groups), spatial)
     return lax.conv_general_dilated(
@@ -113,7 +130,7 @@ def _input_grad(g: Any, w: Any, size: Sequence[int], at: _Window) -> Any:
         w,
         (1,) * len(spatial),
         padding,
-        lhs_dilation=at.stride,
+        lhs_dilation=stride,
         rhs_dilation=at.dilation,
         dimension_numbers=_dims(len(spatial), "NC", "IO" if plain else "OI", "NC"),
         feature_group_count=at.groups,
@@ -122,16 +139,18 @@ def _input_grad(g: Any, w: Any, size: Sequence[int], at: _Window) -> Any:
 
 
 def _weight_grad(x: Any, g: Any, kernel: Sequence[int], at: _Window) -> Any:
-    if _breaks_xla(x, at):
-        product = lambda x, g, at: _weight_grad(x, g, kernel, at)  # noqa: E731
-        return _each_group(product, x, g, 1, 0, at)
-    if at.groups > 1 or not _prefers_products(x, g, kernel):
+    by_parts = None
+    if depthwise.fits(x.shape[1], kernel, at.groups):
+        by_parts = depthwise.weight_grad
+    elif at.groups == 1 and _prefers_products(x, g, kernel):
+        by_parts = _weight_grad_products
+    if by_parts is None:
         return _weight_grad_conv(x, g, kernel, at)
-    return lax.platform_dependent(
+    return _on_cpu(
+        lambda x, g: by_parts(x, g, kernel, at),
+        lambda x, g: _weight_grad_conv(x, g, kernel, at),
         x,
         g,
-        cpu=lambda x, g: _weight_grad_products(x, g, kernel, at),
-        default=lambda x, g: _weight_grad_conv(x, g, kernel, at),
     )
 
 

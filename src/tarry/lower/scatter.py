@@ -271,3 +271,25 @@ def _frequency(rows: Any, num_weights: int) -> Any:
     spot = place_one((num_weights,), 0, rows)
     counts = lax.full((num_weights,), 0, INT64)
     return column(spot.read(spot.write(lax.scatter_add, counts, ones)))
+
+
+@row("histc")
+def histc(call: Call, x, bins: int, low: Scalar, high: Scalar):
+    """Counts of equal bins from low to high (included); if low = high, those of x."""
+    if not x.size:
+        return lax.full(call.out.shape, 0, call.out.dtype)
+    x = flat(x)
+    low_, high_ = low.to(x.dtype), high.to(x.dtype)
+    given = lax.ne(low_, high_)
+    low_ = lax.select(given, low_, lax.reduce_min(x, (0,)))
+    high_ = lax.select(given, high_, lax.reduce_max(x, (0,)))
+    flat_range = convert(lax.eq(low_, high_), x.dtype)
+    first, last = lax.sub(low_, flat_range), lax.add(high_, flat_range)
+    start, end = (broadcast(v, x.shape) for v in (first, last))
+    part = lax.div(lax.sub(x, start), lax.sub(end, start))
+    spot = convert(lax.mul(part, _full(x, bins)), INT64)
+    spot = lax.min(spot, _full(spot, bins - 1))
+    inside = lax.bitwise_and(lax.ge(x, start), lax.le(x, end))
+    spot = lax.select(inside, spot, _full(spot, bins))
+    counts = lax.full((bins,), 0, x.dtype)
+    return place_one((bins,), 0, spot).write(lax.scatter_add, counts, _full(x, 1))

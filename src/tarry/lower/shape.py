@@ -104,7 +104,7 @@ def pixel_unshuffle(call: Call, x, factor: int):
     return lax.reshape(lax.transpose(x, order), call.out.shape)
 
 
-@row("channel_shuffle", "native_channel_shuffle")
+@row("channel_shuffle")
 def channel_shuffle(call: Call, x, groups: int):
     batch, channels, *rest = x.shape
     x = lax.reshape(x, (batch, groups, channels // groups, *rest))

@@ -18,12 +18,27 @@ def cast(call: Call, value: Any) -> Any:
     return broadcast(convert(value, call.out.dtype), call.out.shape)
 
 
+_SKIPPED = {"linalg_vector_norm": (None, False)}  # dim and keepdim
+
+
 @row("tarry::map")
-def map_row(call: Call, name: str, elements: tuple) -> list[Any]:
-    """The row `name` applied to each element's arguments."""
+def map_row(
+    call: Call, name: str, layout: str, shared: tuple, elements: tuple
+) -> list[Any]:
+    """The row `name` applied to each element.
+
+    `layout` names the source of each argument: `e` the element's next, `s` the next
+    of `shared`, `_` one that list operators do not have.
+    """
     lower, per = TABLE[name].lower, len(call.outs) // max(len(elements), 1)
     results: list[Any] = []
-    for i, args in enumerate(elements):
+    for i, element in enumerate(elements):
+        sources = {
+            "e": iter(element),
+            "s": iter(shared),
+            "_": iter(_SKIPPED.get(name, ())),
+        }
+        args = [next(sources[c]) for c in layout]
         result = lower(Call(call.outs[i * per : (i + 1) * per]), *args)
         results += result if isinstance(result, tuple | list) else [result]
     return results

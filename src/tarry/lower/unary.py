@@ -202,9 +202,15 @@ def angle(x):
     return lax.select(lax.ne(x, x), x, flat)
 
 
-@pointwise("conj_physical", "_conj_physical")
+@pointwise("_conj_physical")
 def conj_physical(x):
     return lax.conj(x) if _is_complex(x) else x
+
+
+@row("frexp.Tensor")
+def frexp(call: Call, x):
+    mantissa, exponent = jnp.frexp(x)
+    return convert(mantissa, call.outs[0].dtype), convert(exponent, call.outs[1].dtype)
 
 
 @row("complex")

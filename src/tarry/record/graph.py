@@ -93,8 +93,8 @@ def bind(last: Instr, outputs: tuple[int, ...]) -> Bound:
     return Bound(graph, tuple(inputs), tuple(numbers), outputs, tuple(sources))
 
 
-def number_kinds(args: Any) -> list[Any]:
-    """The kinds of the run-time numbers in `args`, in order."""
+def run_time_numbers(args: Any) -> list[Num]:
+    """The run-time numbers in `args`, in order."""
     if isinstance(args, tuple):
-        return [k for a in args for k in number_kinds(a)]
-    return [args.kind] if isinstance(args, Num) else []
+        return [n for a in args for n in run_time_numbers(a)]
+    return [args] if isinstance(args, Num) else []

@@ -46,9 +46,15 @@ def token(value: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Num:
-    """A run-time number: kind `b`, `i`, `f`, `c`, or the dtype of a 0-d CPU tensor."""
+    """A run-time number: kind `b`, `i`, `f`, `c`, or the dtype of a 0-d CPU tensor.
+
+    Numbers travel packed in vectors; a `loose` one is an argument of its own, so that
+    the elements of a list operator stay the same code for XLA (which compiles equal
+    kernels once, and a slice of a vector makes them different).
+    """
 
     kind: Any
+    loose: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from tarry import dtypes
-from tarry.lower.build import build, vector_sizes
+from tarry.lower.build import build, loose_dtype, packing, vector_sizes
 from tarry.lower.xla import jax
 from tarry.record.graph import Graph
+from tarry.record.trie import Num
 from tarry.run.platform import device, x64
 
 
@@ -20,8 +21,7 @@ class Executable:
     """A compiled program, and what its making cost (seconds)."""
 
     call: Any
-    floats: int
-    ints: int
+    numbers: list[Num]
     graph: Graph
     donated: tuple[int, ...]
     options: dict[str, str]
@@ -65,7 +65,9 @@ def compile_graph(
     graph: Graph, donated: tuple[int, ...], options: dict[str, str], number: int
 ) -> Executable:
     """Trace, lower and compile `graph`; raises what a row or XLA raises."""
-    floats, ints = vector_sizes(graph)
+    numbers = packing(graph)
+    floats, ints = vector_sizes(numbers)
+    loose = [n for n in numbers if n.loose]
     program = build(graph)
     entries = graph.inputs
     place = jax.sharding.SingleDeviceSharding(device())
@@ -75,8 +77,8 @@ def compile_graph(
 
     avals = [aval(n.specs[0].shape, dtypes.to_numpy(n.dtypes[0])) for n in entries]
 
-    def flat(f: Any, i: Any, *inputs: Any) -> list[Any]:
-        return program(f, i, list(inputs))
+    def flat(f: Any, i: Any, *rest: Any) -> list[Any]:
+        return program(f, i, list(rest[: len(loose)]), list(rest[len(loose) :]))
 
     flat.__name__ = f"tarry_{number}"
     started = time.perf_counter()
@@ -84,19 +86,20 @@ def compile_graph(
         warnings.filterwarnings("ignore", "Some donated buffers were not usable")
         jitted = jax.jit(
             flat,
-            donate_argnums=tuple(i + 2 for i in usable_donation(graph, donated)),
+            donate_argnums=tuple(i + 2 + len(loose) for i in usable_donation(graph, donated)),
             keep_unused=True,
         )
         lowered = jitted.lower(
             aval((floats,), np.dtype(np.float64)),
             aval((ints,), np.dtype(np.int64)),
+            *[aval((), loose_dtype(n.kind)) for n in loose],
             *avals,
         )
         traced = time.perf_counter()
         compiled = lowered.compile(compiler_options=options or None)
     done = time.perf_counter()
     return Executable(
-        compiled, floats, ints, graph, donated, options, number,
+        compiled, numbers, graph, donated, options, number,
         traced - started, done - traced,
     )  # fmt: skip
 

@@ -7,6 +7,7 @@ from weakref import ref
 import numpy as np
 
 from tarry.lower.xla import jax
+from tarry.record.trie import Num
 from tarry.run.compile import Executable
 from tarry.run.platform import device, x64
 
@@ -24,26 +25,38 @@ def _vector(numbers: list[Any], dtype: type) -> Any:
     return found
 
 
-def pack(numbers: list[Any]) -> tuple[list[float], list[int]]:
-    """Numbers as the vectors of floats (complex ones as two) and of integers."""
+def pack(layout: list[Num], numbers: list[Any]) -> tuple[list, list, list]:
+    """Numbers as the vectors of floats (complex ones as two) and of integers, and the
+    loose ones."""
     floats: list[float] = []
     ints: list[int] = []
-    for n in numbers:
-        if n.__class__ is float:
+    loose: list[Any] = []
+    for form, n in zip(layout, numbers, strict=True):
+        if form.loose:
+            loose.append(_LOOSE[n.__class__](n))
+        elif n.__class__ is float:
             floats.append(n)
         elif isinstance(n, int):
             ints.append(n if -(2**63) <= n < 2**63 else n - 2**64)
         else:
             floats += (n.real, n.imag)
-    return floats, ints
+    return floats, ints, loose
+
+
+_LOOSE: dict[type, Any] = {
+    float: np.float64,
+    int: np.int64,
+    bool: np.int64,
+    complex: np.complex128,
+}
 
 
 def launch(program: Executable, inputs: list[Any], numbers: list[Any]) -> list[Any]:
     """The program's outputs, as buffers that may still be computed."""
-    floats, ints = pack(numbers)
+    floats, ints, loose = pack(program.numbers, numbers)
     with x64():
         results = program.call(
-            _vector(floats, np.float64), _vector(ints, np.int64), *inputs
+            _vector(floats, np.float64), _vector(ints, np.int64), *loose, *inputs
         )
     program.uses += 1
     if results:
