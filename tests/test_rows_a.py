@@ -1007,3 +1007,13 @@ def test_histc():
 def test_frexp():
     check("frexp.Tensor", torch.tensor([0.0, 1.0, -3.5, 1e-30, 2.0**30]))
     check("frexp.Tensor", make(f64, 9))
+
+
+def test_logs_of_powers_are_exact():
+    for dtype in (f32, f64):
+        tens = 10 ** torch.arange(0, 11)
+        twos = torch.exp2(torch.arange(-30, 31, dtype=dtype))
+        check("log2", twos, rtol=0, atol=0)
+        check("log10", tens.to(dtype), rtol=0, atol=0)
+    check("log2", make(f32, 500, low=0, high=3), rtol=1e-6, atol=0)
+    check("log10", make(f32, 500, low=0, high=3), rtol=1e-6, atol=0)

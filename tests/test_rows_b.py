@@ -10,7 +10,7 @@ import torch
 from rows import check_row
 
 from tarry import dtypes
-from tarry.lower import activation, adaptive_pool, batch_norm, class_loss, conv, gate, linear, loss, norm, pool, random, softmax  # noqa: F401,E501
+from tarry.lower import activation, adaptive_pool, attention, batch_norm, class_loss, conv, gate, linear, loss, norm, optim, pool, random, softmax  # noqa: F401,E501
 from tarry.lower.table import TABLE, Call, Out, Scalar
 
 F = torch.float32
@@ -629,7 +629,7 @@ def test_avg_pool(case, dtype):
     near("avg_pool2d_backward", g, x, *case, dtype=dtype, slack=2)
     if dtype in HALVES:
         return
-    case = tuple([*c, 2] if isinstance(c, list) and len(c) == 2 else c for c in case)
+    case = tuple([*c, c[-1]] if isinstance(c, list) and len(c) == 2 else c for c in case)
     x = rand(2, 3, 9, 10, 6, dtype=dtype)
     near("avg_pool3d", x, *case, dtype=dtype)
     g = rand(*torch.ops.aten.avg_pool3d(x, *case).shape, dtype=dtype, seed=2)
@@ -663,3 +663,132 @@ def test_max_unpool():
     x = rand(2, 3, 8, 6, 4)
     y, indices = torch.ops.aten.max_pool3d_with_indices(x, [2])
     near("max_unpool3d", y, indices, [8, 6, 4], [2] * 3, [0] * 3)
+
+
+# optim
+
+
+def fused(name: str, lists: list, found_inf=None, grad_scale=None, **kw: Any) -> list:
+    """PyTorch's fused step on copies of the given tensors (None: an empty list)."""
+    lists = [[] if t is None else [t.clone()] for t in lists]
+    scale = {"grad_scale": grad_scale, "found_inf": found_inf}
+    getattr(torch, name)(*lists, **kw, **scale)
+    return [x[0] if x else None for x in lists]
+
+
+SCALING = [
+    (None, None),
+    (torch.tensor(4.0), torch.tensor(0.0)),
+    (torch.tensor(4.0), torch.tensor(1.0)),
+]
+
+
+def agree(got: tuple, want: list, dtype: torch.dtype) -> None:
+    for g, w in zip(got, want):
+        assert (g is None) == (w is None)
+        if w is not None:
+            tol = TOLERANCE[dtype]
+            torch.testing.assert_close(g, w, rtol=tol, atol=tol / 10)
+
+
+@pytest.mark.parametrize("dtype", (F, torch.float64, torch.bfloat16))
+@pytest.mark.parametrize("decoupled", [False, True])
+@pytest.mark.parametrize("amsgrad", [False, True])
+def test_adam(dtype, decoupled, amsgrad):
+    p, g, m = (rand(5, 3, dtype=dtype, seed=i) for i in range(3))
+    v, top = m.abs(), rand(5, 3, dtype=dtype, seed=8).abs() if amsgrad else None
+    step = torch.tensor(3.0)
+    kw = {"lr": 0.1, "beta1": 0.9, "beta2": 0.99, "weight_decay": 0.2, "eps": 1e-6}
+    outs = [((5, 3), dtype)] * 4
+    for maximize, (scale, inf) in zip((False, True, False), SCALING):
+        want = fused(
+            "_fused_adamw_" if decoupled else "_fused_adam_",
+            [p, g, m, v, top, step],
+            inf,
+            scale,
+            **kw,
+            amsgrad=amsgrad,
+            maximize=maximize,
+        )
+        flags = (amsgrad, maximize, decoupled, scale, inf)
+        scalars = [S(x) for x in kw.values()]
+        got = lower("tarry::adam", outs, p, g, m, v, top, step, *scalars, *flags)
+        agree(got, [want[0], *want[2:5]], dtype)
+
+
+@pytest.mark.parametrize("dtype", (F, torch.float64, torch.bfloat16))
+@pytest.mark.parametrize("nesterov", [False, True])
+@pytest.mark.parametrize("first", [False, True])
+def test_sgd(dtype, nesterov, first):
+    p, g, b = (rand(5, 3, dtype=dtype, seed=i) for i in range(3))
+    kw = {"lr": 0.1, "weight_decay": 0.2, "momentum": 0.9, "dampening": 0.0}
+    if not nesterov:
+        kw["dampening"] = 0.3
+    outs = [((5, 3), dtype)] * 2
+    for maximize, (scale, inf) in zip((False, True, False), SCALING):
+        want = fused(
+            "_fused_sgd_",
+            [p, g, b],
+            inf,
+            scale,
+            **kw,
+            nesterov=nesterov,
+            maximize=maximize,
+            is_first_step=first,
+        )
+        flags = (nesterov, maximize, first, scale, inf)
+        got = lower("tarry::sgd", outs, p, g, b, *map(S, kw.values()), *flags)
+        agree(got, [want[0], want[2]], dtype)
+    kw["momentum"] = 0.0
+    want = fused("_fused_sgd_", [p, g, None], **kw, nesterov=False, maximize=False,
+                 is_first_step=False)  # fmt: skip
+    flags = (False, False, False, None, None)
+    got = lower("tarry::sgd", outs, p, g, None, *map(S, kw.values()), *flags)
+    agree(got, [want[0], None], dtype)
+
+
+@pytest.mark.parametrize("dtype", (F, torch.float64, torch.bfloat16))
+def test_adagrad(dtype):
+    p, g, s = (rand(5, 3, dtype=dtype, seed=i) for i in range(3))
+    s, step = s.abs(), torch.tensor(3.0)
+    kw = {"lr": 0.1, "lr_decay": 0.05, "weight_decay": 0.2, "eps": 1e-6}
+    for maximize in (False, True):
+        want = fused("_fused_adagrad_", [p, g, s, step], **kw, maximize=maximize)
+        scalars = [S(x) for x in kw.values()]
+        outs = [((5, 3), dtype)] * 2
+        args = (p, g, s, step, *scalars, maximize, None, None)
+        agree(lower("tarry::adagrad", outs, *args), [want[0], want[2]], dtype)
+
+
+# attention
+
+
+@pytest.mark.parametrize("dtype", (F, torch.float64, torch.bfloat16))
+@pytest.mark.parametrize("mode", ["plain", "causal", "bias", "bool", "gqa", "scale"])
+def test_attention(dtype, mode):
+    heads = 2 if mode == "gqa" else 4
+    q = rand(2, 4, 5, 8, dtype=dtype).requires_grad_()
+    k = rand(2, heads, 6, 8, dtype=dtype, seed=1).requires_grad_()
+    v = rand(2, heads, 6, 8, dtype=dtype, seed=2).requires_grad_()
+    bias = {"bias": rand(1, 4, 1, 6, dtype=dtype).requires_grad_()}.get(mode)
+    if mode == "bool":
+        bias = rand(5, 6) > 0
+        bias[1] = False
+    factor = 0.3 if mode == "scale" else None
+    kw = {"is_causal": mode == "causal", "scale": factor, "enable_gqa": mode == "gqa"}
+    with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
+        want = torch.nn.functional.scaled_dot_product_attention(q, k, v, bias, **kw)
+    outs = [((2, 4, 5, 8), dtype), ((2, 4, 5), F if dtype in HALVES else dtype)]
+    plain = [None if t is None else t.detach() for t in (q, k, v, bias)]
+    static = (mode == "causal", factor)
+    y, lse = lower("tarry::attention", outs, *plain, *static)
+    tol = TOLERANCE[dtype] * 5
+    torch.testing.assert_close(y, want, rtol=tol, atol=tol)
+    g = rand(2, 4, 5, 8, dtype=dtype, seed=7)
+    inputs = [t for t in (q, k, v, bias) if t is not None and t.requires_grad]
+    grads = torch.autograd.grad(want, inputs, g)
+    mask = [True, True, True, mode == "bias"]
+    outs = [(tuple(t.shape), dtype) for t in (q, k, v)] + [((1, 4, 1, 6), dtype)]
+    got = lower("tarry::attention_backward", outs, g, *plain, y, lse, *static, mask)
+    for a, b in zip(got, grads):
+        torch.testing.assert_close(a, b, rtol=2 * tol, atol=2 * tol)

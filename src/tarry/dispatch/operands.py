@@ -20,8 +20,10 @@ from tarry.record.slot import (
     Slot,
     Spec,
     contiguous_strides,
+    geometry_number,
     spec,
 )
+from tarry.record.slot import _geometries as GEOMETRIES
 from tarry.record.trie import (
     INPUT,
     VIEW,
@@ -33,6 +35,7 @@ from tarry.record.trie import (
     const,
     recorder,
 )
+from tarry.record.views import extent
 
 KINDS = {float: "f", int: "i", bool: "b", complex: "c"}
 
@@ -68,8 +71,21 @@ def tensor_spec(t: torch.Tensor) -> Spec:
 
 def read(t: torch.Tensor) -> int:
     """The value number of `t` in the current recording."""
+    s = t.untyped_storage().slot
+    pos = s.pos
+    if pos >= 0 and s.viewed:
+        g = (t.shape, t.stride(), t.storage_offset(), t.dtype)
+        number = GEOMETRIES.get(g)
+        if number == s.spec.geometry:
+            return pos
+        found = recorder.trace.views.get((pos, number))
+        if found is not None:
+            return found
+    return _read(t, s)
+
+
+def _read(t: torch.Tensor, s: Slot) -> int:
     with recorder.lock:
-        s = slot_of(t)
         pos = s.pos if s.pos >= 0 else enter(s)
         if not s.viewed:
             s.at = pos
@@ -91,15 +107,37 @@ def enter(s: Slot) -> int:
 
 
 def _read_view(t: torch.Tensor, s: Slot, pos: int) -> int:
-    views = recorder.trace.views
     g = geometry(t)
-    key = (VIEW, pos, *g, s.spec.strides)
-    found = views.get(key)
+    number = geometry_number(g)
+    trace = recorder.trace
+    found = trace.views.get((pos, number))
     if found is None:
-        args = (pos, spec_const(s.spec), geometry_const(g))
-        node = append(key, VIEW, args, (tensor_spec(t),))
-        found = views[key] = node.base
+        key = (VIEW, pos, number, s.spec.geometry)
+        node = trace.node
+        edge = node.next.get(key)
+        if edge is None:
+            check_in_bounds(g, s.spec)
+            args = (pos, spec_const(s.spec), geometry_const(g))
+            edge = append(key, VIEW, args, (tensor_spec(t),))
+        elif trace.node is node:
+            trace.node = edge
+        else:
+            return _read_view(t, s, pos)
+        found = trace.views[pos, number] = edge.base
     return found
+
+
+def check_in_bounds(g: tuple, base: Spec) -> None:
+    """PyTorch's error for a geometry that reaches past its storage."""
+    shape, strides, offset, dtype = g
+    have = base.numel * base.dtype.itemsize
+    need = extent(shape, strides, offset) * dtype.itemsize
+    if need > have:
+        raise RuntimeError(
+            f"setStorage: sizes {list(shape)}, strides {list(strides)}, storage offset "
+            f"{offset}, and itemsize {dtype.itemsize} requiring a storage size of "
+            f"{need} are out of bounds for storage of size {have}"
+        )
 
 
 def foreign(value: Any) -> tuple[Any, tuple]:
@@ -127,7 +165,8 @@ def store(s: Slot, t: torch.Tensor, value: int) -> None:
     if s.viewed and not is_base(t, s.spec):
         pos = s.pos if s.pos >= 0 else enter(s)
         g = geometry(t)
-        key = (WRITE, pos, value, *g, s.spec.strides)
+        check_in_bounds(g, s.spec)
+        key = (WRITE, pos, value, geometry_number(g), s.spec.geometry)
         args = (pos, value, spec_const(s.spec), geometry_const(g))
         value = append(key, WRITE, args, (s.spec,)).base
     if s.state is not IR:
@@ -170,10 +209,11 @@ def record_op(
 ) -> list[torch.Tensor]:
     """Record one instruction from arguments in instruction form; its new tensors.
 
-    `args` holds value numbers, None, `Num`, `Const` and tuples of these.
+    `args` holds value numbers, None, `Num`, `Const` and tuples of these. Operands must
+    have been read under the same hold of the lock.
     """
     with recorder.lock:
-        key = (op, args, tuple([(o.shape, o.strides, o.dtype) for o in outs]))
+        key = (op, args, *[o.geometry for o in outs])
         node = append(key, op, args, outs)
         trace = recorder.trace
         if numbers:

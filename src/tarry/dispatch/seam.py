@@ -47,6 +47,11 @@ def op_overload(name: str) -> Any:
     return getattr(getattr(torch.ops.aten, packet), which or "default")
 
 
+def redispatcher(name: str) -> Any:
+    """`(keys, *args)` -> the op's kernel for these dispatch keys, in C++."""
+    return op_overload(name)._handle.redispatch_boxed
+
+
 def has_kernel(name: str, key: str) -> bool:
     return torch._C._dispatch_has_kernel_for_dispatch_key(f"aten::{name}", key)
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from tarry.dispatch import seam
-from tarry.dispatch.operands import contiguous_spec, geometry, read
+from tarry.dispatch.operands import contiguous_spec, read
 from tarry.dispatch.storage import slot_of
 from tarry.record.slot import HOST, IR
 from tarry.record.trie import recorder
@@ -20,14 +20,13 @@ META = seam.META_KEYS
 
 
 def _through_meta(name: str) -> Any:
-    redispatch = seam.op_overload(name).redispatch
+    redispatch = seam.redispatcher(name)
 
-    def kernel(self: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
-        out = redispatch(META, self, *args, **kwargs)
+    def kernel(self: torch.Tensor, *args: Any) -> torch.Tensor:
         slot = self.untyped_storage().slot
         slot.viewed = True
         slot.at = -1
-        return out
+        return redispatch(META, self, *args)
 
     return kernel
 
@@ -131,20 +130,6 @@ def _enlarge(self: torch.Tensor, slot: Any, need: int) -> None:
         slot.spec = contiguous_spec((need,), self.dtype)
         slot.write(pos)
         slot.mark_viewed()
-
-
-def check_in_bounds(self: torch.Tensor) -> None:
-    """PyTorch's error for a geometry that reaches past its storage."""
-    shape, strides, offset, dtype = geometry(self)
-    spec = slot_of(self).spec
-    have = spec.numel * spec.dtype.itemsize
-    need = extent(shape, strides, offset) * dtype.itemsize
-    if need > have:
-        raise RuntimeError(
-            f"setStorage: sizes {list(shape)}, strides {list(strides)}, storage offset "
-            f"{offset}, and itemsize {dtype.itemsize} requiring a storage size of "
-            f"{need} are out of bounds for storage of size {have}"
-        )
 
 
 KERNELS = {

@@ -142,7 +142,7 @@ def convert(value: Any, dtype: np.dtype) -> Any:
         return value.to(dtype)
     if value.dtype == dtype:
         return value
-    if value.dtype.kind == "c" and dtype.kind != "c":
+    if value.dtype.kind == "c" and dtype.kind not in "cb":
         value = lax.real(value)
     if dtype == np.bool_:
         return lax.ne(value, lax.full_like(value, 0))

@@ -119,11 +119,29 @@ def log10(x):
 
 
 def _log_to(x, base: int):
+    """log(x) / log(base), exact where x is a power of the base: `floor(log10(x))`
+    counts digits in many programs."""
     log, unit = lax.log(x), np.log(base)
-    if not _is_complex(x):
-        return lax.div(log, _full(x, unit))
-    parts = (lax.real(log), lax.imag(log))
-    return lax.complex(*(lax.div(p, _full(p, unit)) for p in parts))
+    if _is_complex(x):
+        parts = (lax.real(log), lax.imag(log))
+        return lax.complex(*(lax.div(p, _full(p, unit)) for p in parts))
+    log = lax.div(log, _full(x, unit))
+    whole = _round_even(log)
+    return lax.select(lax.eq(_whole_power(x, whole, base), x), whole, log)
+
+
+def _whole_power(x, exponent, base: int):
+    """base ** exponent from exact factors; the inverse is compared for x < 1."""
+    n = convert(lax.abs(exponent), np.dtype(np.int32))
+    power = _full(x, 1)
+    for bit in range(5 if base == 10 else 7):
+        factor = float(base) ** (1 << bit)
+        if factor > float(jnp.finfo(x.dtype).max):
+            break
+        on = lax.ne(lax.bitwise_and(n, _full(n, 1 << bit)), _full(n, 0))
+        power = lax.mul(power, lax.select(on, _full(x, factor), _full(x, 1)))
+    below = lax.lt(exponent, _full(x, 0))
+    return lax.select(below, lax.div(_full(x, 1), power), power)
 
 
 @pointwise("digamma", floats=True)

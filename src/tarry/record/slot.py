@@ -31,10 +31,29 @@ _ALLOWED = {
 }  # fmt: skip
 
 
+_geometries: dict[tuple, int] = {}
+_geometries_made = 0
+
+
+def geometry_number(geometry: tuple) -> int:
+    """A small number for (shape, strides, offset, dtype), never used for another.
+
+    The same geometry may get a second number once the table was emptied.
+    """
+    global _geometries_made
+    found = _geometries.get(geometry)
+    if found is None:
+        if len(_geometries) > 50_000:
+            _geometries.clear()
+        _geometries_made += 1
+        found = _geometries[geometry] = _geometries_made
+    return found
+
+
 class Spec:
     """Logical shape, strides (elements) and dtype of a value; interned."""
 
-    __slots__ = ("contiguous", "dtype", "numel", "shape", "strides")
+    __slots__ = ("contiguous", "dtype", "geometry", "numel", "shape", "strides")
 
     def __init__(self, shape: tuple, strides: tuple, dtype: Any) -> None:
         self.shape, self.strides, self.dtype = shape, strides, dtype
@@ -43,6 +62,7 @@ class Spec:
             numel *= n
         self.numel = numel
         self.contiguous = numel < 2 or strides == contiguous_strides(shape)
+        self.geometry = geometry_number((shape, strides, 0, dtype))
 
     def __repr__(self) -> str:
         return f"{str(self.dtype).removeprefix('torch.')}{list(self.shape)}"
