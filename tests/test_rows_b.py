@@ -7,10 +7,9 @@ import jax
 import numpy as np
 import pytest
 import torch
-from rows import check_row
 
+from rows import check_row
 from tarry import dtypes
-from tarry.lower import activation, adaptive_pool, attention, batch_norm, class_loss, conv, gate, linear, loss, norm, optim, pool, random, softmax  # noqa: F401,E501
 from tarry.lower.table import TABLE, Call, Out, Scalar
 
 F = torch.float32
@@ -236,7 +235,11 @@ def test_softmax_edges():
 @pytest.mark.parametrize("reduction", [0, 1, 2])
 def test_loss(dtype, reduction):
     x, y = rand(6, 8, dtype=dtype), rand(6, 8, dtype=dtype, seed=4)
-    g = rand(6, 8, dtype=dtype, seed=7) if reduction == 0 else torch.tensor(1.5).to(dtype)
+    g = (
+        rand(6, 8, dtype=dtype, seed=7)
+        if reduction == 0
+        else torch.tensor(1.5).to(dtype)
+    )
     kw = {"dtype": dtype, "slack": 3}
     near("mse_loss", x, y, reduction, **kw)
     near("mse_loss_backward", g, x, y, reduction, **kw)
@@ -258,7 +261,9 @@ def test_loss(dtype, reduction):
 
 def test_loss_edges():
     near("mse_loss", rand(3, 1), rand(1, 4), 1)
-    near("binary_cross_entropy", torch.tensor([0.0, 1]), torch.tensor([1.0, 1]), None, 0)
+    near(
+        "binary_cross_entropy", torch.tensor([0.0, 1]), torch.tensor([1.0, 1]), None, 0
+    )
 
 
 @pytest.mark.parametrize("dtype", (F, torch.float64, torch.bfloat16))
@@ -383,7 +388,9 @@ def test_batch_norm(dtype, param, training):
         want = torch.ops.aten.native_batch_norm(*args[:3], *kept, *args[5:])
         outs = [(tuple(t.shape), t.dtype) for t in (*want, *kept)]
         tol = 3 * TOLERANCE[dtype]
-        for got, expected in zip(lower("tarry::batch_norm", outs, *args), (*want, *kept)):
+        for got, expected in zip(
+            lower("tarry::batch_norm", outs, *args), (*want, *kept)
+        ):
             torch.testing.assert_close(got, expected, rtol=tol, atol=tol)
         mask = [True, weight is not None, bias is not None]
         args = (g, x, weight, *stats, want[1], want[2], training, 1e-5, mask)
@@ -629,7 +636,9 @@ def test_avg_pool(case, dtype):
     near("avg_pool2d_backward", g, x, *case, dtype=dtype, slack=2)
     if dtype in HALVES:
         return
-    case = tuple([*c, c[-1]] if isinstance(c, list) and len(c) == 2 else c for c in case)
+    case = tuple(
+        [*c, c[-1]] if isinstance(c, list) and len(c) == 2 else c for c in case
+    )
     x = rand(2, 3, 9, 10, 6, dtype=dtype)
     near("avg_pool3d", x, *case, dtype=dtype)
     g = rand(*torch.ops.aten.avg_pool3d(x, *case).shape, dtype=dtype, seed=2)
@@ -778,10 +787,10 @@ def test_attention(dtype, mode):
     kw = {"is_causal": mode == "causal", "scale": factor, "enable_gqa": mode == "gqa"}
     with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
         want = torch.nn.functional.scaled_dot_product_attention(q, k, v, bias, **kw)
-    outs = [((2, 4, 5, 8), dtype), ((2, 4, 5), F if dtype in HALVES else dtype)]
+    outs = [((2, 4, 5, 8), dtype), ((2, 4, 5, 6), dtype)]
     plain = [None if t is None else t.detach() for t in (q, k, v, bias)]
     static = (mode == "causal", factor)
-    y, lse = lower("tarry::attention", outs, *plain, *static)
+    y, p = lower("tarry::attention", outs, *plain, *static)
     tol = TOLERANCE[dtype] * 5
     torch.testing.assert_close(y, want, rtol=tol, atol=tol)
     g = rand(2, 4, 5, 8, dtype=dtype, seed=7)
@@ -789,6 +798,187 @@ def test_attention(dtype, mode):
     grads = torch.autograd.grad(want, inputs, g)
     mask = [True, True, True, mode == "bias"]
     outs = [(tuple(t.shape), dtype) for t in (q, k, v)] + [((1, 4, 1, 6), dtype)]
-    got = lower("tarry::attention_backward", outs, g, *plain, y, lse, *static, mask)
+    got = lower("tarry::attention_backward", outs, g, *plain, y, p, *static, mask)
     for a, b in zip(got, grads):
         torch.testing.assert_close(a, b, rtol=2 * tol, atol=2 * tol)
+
+
+# linalg
+
+
+def psd(dtype: torch.dtype, n: int = 4) -> torch.Tensor:
+    a = matrix(dtype, n)
+    return a @ a.mH + n * torch.eye(n, dtype=dtype)
+
+
+def matrix(dtype: torch.dtype, n: int = 4, m: int | None = None) -> torch.Tensor:
+    real = rand(3, n, m or n, dtype=torch.float64)
+    imag = rand(3, n, m or n, dtype=torch.float64, seed=5)
+    return (torch.complex(real, imag) if dtype.is_complex else real).to(dtype)
+
+
+LINALG = (F, torch.float64, torch.complex128)
+
+
+@pytest.mark.parametrize("dtype", LINALG)
+def test_linalg_cholesky(dtype):
+    a, b = psd(dtype), matrix(dtype, 4, 2)
+    for upper in (False, True):
+        near("linalg_cholesky_ex", a, upper=upper, dtype=dtype)
+        c = torch.linalg.cholesky(a, upper=upper)
+        near("cholesky", a, upper, dtype=dtype)
+        near("cholesky_solve", b, c, upper, dtype=dtype, slack=5)
+        near("cholesky_inverse", c, upper, dtype=dtype, slack=5)
+        near("linalg_solve_triangular", c, b, upper=upper, dtype=dtype, slack=5)
+        kw = {"upper": upper, "left": False, "unitriangular": True}
+        near("linalg_solve_triangular", c, b.mT, **kw, dtype=dtype, slack=5)
+        near("triangular_solve", b, c, upper, True, dtype=dtype, slack=5)
+
+
+@pytest.mark.parametrize("dtype", LINALG)
+def test_linalg_lu(dtype):
+    a, b = matrix(dtype), matrix(dtype, 4, 2)
+    kw = {"dtype": dtype, "slack": 50}
+    near("linalg_inv_ex", a, **kw)
+    near("linalg_lu_factor_ex", a, **kw)
+    near("linalg_lu_factor_ex", matrix(dtype, 4, 6), **kw)
+    near("linalg_lu", a, **kw)
+    near("linalg_lu", matrix(dtype, 6, 4), **kw)
+    near("_linalg_det", a, **kw)
+    near("_linalg_slogdet", a, **kw)
+    near("_linalg_solve_ex", a, b, **kw)
+    near("_linalg_solve_ex", a, b.mT.contiguous(), left=False, **kw)
+    near("_linalg_solve_ex", a, b[..., 0].contiguous(), **kw)
+    factors, pivots, _ = torch.ops.aten.linalg_lu_factor_ex(a)
+    near("lu_unpack", factors, pivots, **kw)
+    for adjoint in (False, True):
+        near("linalg_lu_solve", factors, pivots, b, adjoint=adjoint, **kw)
+        args = (factors, pivots, b.mT.contiguous())
+        near("linalg_lu_solve", *args, left=False, adjoint=adjoint, **kw)
+
+
+@pytest.mark.parametrize("dtype", LINALG)
+@pytest.mark.parametrize("shape", [(4, 4), (5, 3), (3, 5)])
+def test_linalg_decompositions(dtype, shape):
+    (m, n), k = shape, min(shape)
+    a, real = matrix(dtype, m, n), dtype.to_real()
+    tol = {"rtol": 1e-4, "atol": 1e-4} if dtype is F else {}
+    for mode, c in (("reduced", k), ("complete", m)):
+        outs = [((3, m, c), dtype), ((3, c, n), dtype)]
+        q, r = lower("linalg_qr", outs, a, mode)
+        torch.testing.assert_close(q @ r, a, **tol)
+    outs = [((0,), dtype), ((3, k, n), dtype)]
+    torch.testing.assert_close(
+        lower("linalg_qr", outs, a, "r")[1].abs(), r[:, :k].abs()
+    )
+    outs = [((3, m, k), dtype), ((3, k), real), ((3, k, n), dtype)]
+    u, s, vh = lower("_linalg_svd", outs, a, False, True, None)
+    torch.testing.assert_close(u @ torch.diag_embed(s).to(dtype) @ vh, a, **tol)
+    outs = [((0,), dtype), ((3, k), real), ((0,), dtype)]
+    got = lower("_linalg_svd", outs, a, False, False, None)[1]
+    torch.testing.assert_close(got, s, **tol)
+
+
+@pytest.mark.parametrize("dtype", LINALG)
+def test_linalg_eigen(dtype):
+    a = psd(dtype)
+    for uplo in "LU":
+        noisy = a + (torch.triu if uplo == "L" else torch.tril)(matrix(dtype)) * 0
+        outs = [((3, 4), dtype.to_real()), ((3, 4, 4), dtype)]
+        w, v = lower("_linalg_eigh", outs, noisy, uplo, True)
+        tol = {"rtol": 1e-4, "atol": 1e-4} if dtype is F else {}
+        torch.testing.assert_close(v * w[:, None].to(dtype) @ v.mH, a, **tol)
+    b, c = matrix(dtype), dtype.to_complex()
+    w, v = lower("linalg_eig", [((3, 4), c), ((3, 4, 4), c)], b)
+    torch.testing.assert_close(b.to(c) @ v, v * w[:, None], **tol)
+    torch.testing.assert_close(lower("_linalg_eigvals", [((3, 4), c)], b)[0], w, **tol)
+
+
+def test_linalg_more():
+    for dtype in LINALG:
+        near("linalg_matrix_exp", matrix(dtype), dtype=dtype, slack=20)
+        near("linalg_matrix_exp", matrix(dtype) * 0.01, dtype=dtype, slack=20)
+    near("linalg_cross", rand(2, 3, 4), rand(2, 3, 4, seed=1), dim=1)
+    near("linalg_cross", rand(1, 3), rand(5, 3))
+    factors, tau = torch.geqrf(rand(5, 3))
+    near("linalg_householder_product", factors, tau)
+
+
+# transforms, distances, blocks
+
+
+@pytest.mark.parametrize("dims", [[1], [0, 2], [2, 0, 1], [0, 1, 2, 3]])
+@pytest.mark.parametrize("norm", [0, 1, 2])
+def test_fft(dims, norm):
+    x = rand(3, 4, 5, 6)
+    z = torch.complex(x, x.flip(0))
+    for forward in (True, False):
+        near("_fft_c2c", z, dims, norm, forward, slack=5)
+        near("_fft_c2c", z.to(torch.complex128), dims, norm, forward, slack=5)
+    for onesided in (True, False):
+        near("_fft_r2c", x, dims, norm, onesided, slack=5)
+    half = torch.ops.aten._fft_r2c(x, dims, 0, True)
+    near("_fft_c2r", half, dims, norm, x.shape[dims[-1]], slack=50)
+    near("_fft_c2r", half, dims, 2, 2 * half.shape[dims[-1]] - 1, slack=5)
+
+
+@pytest.mark.parametrize("p", [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, float("inf")])
+def test_cdist(p):
+    x, y = rand(2, 4, 3), rand(2, 5, 3, seed=1)
+    y[:, 0] = x[:, 0]
+    near("_cdist_forward", x, y, p, None, slack=3)
+    if p == 2:
+        near("_cdist_forward", rand(30, 4), rand(7, 4), p, None, slack=10)
+    d, g = torch.ops.aten._cdist_forward(x, y, p, None), rand(2, 4, 5, seed=3)
+    near("_cdist_backward", g, x, y, p, d, slack=10)
+
+
+def test_blocks():
+    x = rand(2, 3, 7, 8)
+    for window in (([3, 2], [1, 1], [0, 0], [2, 1]), ([2, 3], [2, 1], [1, 2], [1, 3])):
+        near("im2col", x, *window)
+        near("im2col", x[0], *window)
+        columns = torch.ops.aten.im2col(x, *window)
+        near("col2im", columns, [7, 8], *window)
+
+
+# resize
+
+SIZES = [((5, 6), (10, 12)), ((5, 6), (7, 9)), ((6, 8), (4, 3)), ((5, 6), (5, 6))]
+
+
+@pytest.mark.parametrize("sizes", SIZES, ids=str)
+@pytest.mark.parametrize("dtype", (F, torch.float64, torch.bfloat16))
+def test_upsample_2d(sizes, dtype):
+    (n, m), out = sizes
+    x, g = rand(2, 3, n, m, dtype=dtype), rand(2, 3, *out, dtype=dtype, seed=1)
+    kw = {"dtype": dtype, "slack": 4}
+    for name in ("upsample_nearest2d", "_upsample_nearest_exact2d"):
+        for factors in ((None, None), (out[0] / n + 0.01, out[1] / m + 0.01)):
+            near(name, x, out, *factors, **kw)
+            near(f"{name}_backward", g, out, (2, 3, n, m), *factors, **kw)
+    for name in ("upsample_bilinear2d", "upsample_bicubic2d"):
+        for align in (True, False):
+            for factors in ((None, None), (out[0] / n + 0.01, out[1] / m + 0.01)):
+                near(name, x, out, align, *factors, **kw)
+                args = (g, out, (2, 3, n, m), align, *factors)
+                near(f"{name}_backward", *args, **kw)
+
+
+def test_upsample_1d_and_3d():
+    x, g = rand(2, 3, 7), rand(2, 3, 12, seed=1)
+    for name in ("upsample_nearest1d", "_upsample_nearest_exact1d"):
+        near(name, x, [12])
+        near(f"{name}_backward", g, [12], [2, 3, 7])
+    near("upsample_linear1d", x, [12], False)
+    near("upsample_linear1d_backward", g, [12], [2, 3, 7], True)
+    x, g = rand(2, 3, 4, 5, 6), rand(2, 3, 7, 5, 12, seed=1)
+    for name in ("upsample_nearest3d", "_upsample_nearest_exact3d"):
+        near(name, x, [7, 5, 12])
+        near(f"{name}_backward", g, [7, 5, 12], [2, 3, 4, 5, 6])
+    near("upsample_trilinear3d", x, [7, 5, 12], False)
+    near("upsample_trilinear3d_backward", g, [7, 5, 12], [2, 3, 4, 5, 6], False)
+
+
+def test_dropout_backward():
+    near("native_dropout_backward", rand(5), rand(5) > 0, 1.5)

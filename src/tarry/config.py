@@ -10,6 +10,17 @@ from tarry.errors import ConfigError
 T = TypeVar("T")
 
 
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A variable as it was read: the value in force, and whether it was set."""
+
+    value: object
+    given: bool
+
+
+settings: dict[str, Setting] = {}
+
+
 @dataclass(slots=True)
 class Config:
     """Settings of this process; the variables' meaning is in `docs/settings.md`."""
@@ -26,11 +37,19 @@ class Config:
 def _read(name: str, default: T, parse: Callable[[str], T], wanted: str) -> T:
     text = os.environ.get(name)
     if text is None or text == "":
+        settings[name] = Setting(default, False)
         return default
     try:
-        return parse(text)
+        value = parse(text)
     except (ValueError, KeyError):
         raise ConfigError(name, text, wanted) from None
+    settings[name] = Setting(value, True)
+    return value
+
+
+def unknown() -> list[str]:
+    """Variables that look like a setting of tarry and are none."""
+    return sorted(n for n in os.environ if n.startswith("TARRY_") and n not in settings)
 
 
 def _positive(text: str) -> int:
@@ -58,7 +77,9 @@ def load() -> Config:
         auto_step=_read("TARRY_AUTO_STEP", True, _flag, "0 or 1"),
         sync_wait=_read("TARRY_SYNC_WAIT", False, _flag, "0 or 1"),
         xla_options=_read(
-            "TARRY_XLA_OPTIONS", "auto", {"auto": "auto", "none": "none"}.__getitem__,
+            "TARRY_XLA_OPTIONS",
+            "auto",
+            {"auto": "auto", "none": "none"}.__getitem__,
             "'auto' or 'none'",
         ),
     )

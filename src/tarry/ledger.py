@@ -44,6 +44,7 @@ class Cut:
     program: int = -1
     compiled: bool = False
     at: float = 0.0
+    step: int = 0  # steps begun before or with this cut
     record_s: float = 0.0
     lookup_s: float = 0.0
     compile_s: float = 0.0
@@ -80,6 +81,7 @@ class Fallback:
 class Ledger:
     def __init__(self) -> None:
         self.started = time.time()
+        self.ended = 0.0  # set where the ledger comes from a saved file
         self.clear_counters()
         self.clear_metrics()
         self.cuts: deque[Cut] = deque(maxlen=KEPT)
@@ -89,6 +91,10 @@ class Ledger:
         self.seconds: Counter[str] = Counter()
         self.steps = 0
         self.visited: dict[Any, int] = {}
+
+    def wall_s(self) -> float:
+        """Seconds from the start to now, or to the end of the saved run."""
+        return (self.ended or time.time()) - self.started
 
     def clear_counters(self) -> None:
         self.counters: Counter[str] = Counter()
@@ -114,7 +120,7 @@ class Ledger:
             self.sample(name, (time.perf_counter() - started) * 1e9, "time")
 
     def add_cut(self, cut: Cut) -> None:
-        cut.at = time.time() - self.started
+        cut.at, cut.step = time.time() - self.started, self.steps
         self.cuts.append(cut)
         self.cut_totals[cut.cause, cut.detail, cut.line] += 1
         for part in ("record", "compile", "transfer", "run", "lookup"):

@@ -15,8 +15,17 @@ import tarry.lower.rows  # noqa: F401  (fills the table)
 from tarry.config import config
 from tarry.cut.cause import Cause
 from tarry.cut.sync import cut
-from tarry.dispatch import copies, creation, dynamic, exits, fused, random, views
-from tarry.dispatch import seam
+from tarry.dispatch import (
+    attention,
+    copies,
+    creation,
+    dynamic,
+    exits,
+    fused,
+    random,
+    seam,
+    views,
+)
 from tarry.dispatch.kernels import all_kernels
 from tarry.dispatch.lists import foreach_kernels
 from tarry.dispatch.operands import contiguous_spec, host_slot
@@ -111,6 +120,7 @@ def explicit(kernels: dict[str, Any]) -> dict[str, Any]:
         **random.KERNELS,
         **fused.KERNELS,
         **dynamic.KERNELS,
+        **attention.KERNELS,
         "_local_scalar_dense": exits.local_scalar_dense,
         "equal": equal,
         **wrapped,
@@ -137,6 +147,8 @@ def register() -> None:
         warnings.simplefilter("ignore")
         for name, kernel in table.items():
             library.impl(name, kernel, "PrivateUse1")
+        for name, kernel in attention.AUTOGRAD_KERNELS.items():
+            library.impl(name, kernel, "AutogradPrivateUse1")
         rest = torch.library.Library("_", "IMPL")
         rest.fallback(exits.boxed_fallback, "PrivateUse1")
     _library.extend((library, rest))

@@ -14,6 +14,7 @@ from tarry.dispatch.storage import is_base, new_tensor, slot_of
 from tarry.errors import PoisonedError
 from tarry.record.lines import user_line
 from tarry.record.slot import (
+    ABSENT,
     HOST,
     IR,
     POISONED,
@@ -94,16 +95,22 @@ def _read(t: torch.Tensor, s: Slot) -> int:
 
 
 def enter(s: Slot) -> int:
-    """Bring a value from before the recording into it as an input."""
+    """Bring a value from before the recording into it as an input (lock held)."""
     if s.state is POISONED:
         raise PoisonedError(s.data.error) from s.data.error
-    shape, dtype = s.spec.shape, s.spec.dtype
-    plain = spec(shape, contiguous_strides(shape), dtype)
-    key = (INPUT, shape, dtype)
-    node = append(key, INPUT, (const(shape),), (plain,))
-    s.pos = node.base
-    recorder.trace.inputs[node.base] = Input(s.ref, s.data, s.spec, s.state is HOST)
-    return s.pos
+    trace = recorder.trace
+    last = trace.node
+    base = s.spec
+    node = last.next.get((INPUT, base.geometry))
+    if node is not None and trace.node is last:
+        trace.node = node
+    else:
+        shape = base.shape
+        plain = spec(shape, contiguous_strides(shape), base.dtype)
+        node = append((INPUT, base.geometry), INPUT, (const(shape),), (plain,))
+    pos = s.pos = node.base
+    trace.inputs[pos] = Input(s.ref, s.data, base, s.state is HOST)
+    return pos
 
 
 def _read_view(t: torch.Tensor, s: Slot, pos: int) -> int:
@@ -218,8 +225,11 @@ def record_op(
         trace = recorder.trace
         if numbers:
             trace.numbers[node.base] = numbers
-        tensors = []
+        tensors: list[Any] = []
         for i, out in enumerate(outs):
+            if out is ABSENT:
+                tensors.append(None)
+                continue
             s = Slot(node.base + i, out)
             trace.refs.append(s.ref)
             tensors.append(new_tensor(s))

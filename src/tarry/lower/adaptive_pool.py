@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tarry.lower.activation import zero_unless
 from tarry.lower.pool import lowest, wins
 from tarry.lower.precision import scale, spread, widen
 from tarry.lower.table import Call, convert, row
@@ -41,11 +42,18 @@ def _product(x: Any, d: int, matrix: np.ndarray) -> Any:
 
 
 def _average(x: Any, d: int, m: int) -> Any:
+    """Means over the windows; what lies outside (inf, NaN) has no part in them."""
     n = x.shape[d]
-    if n % m:
-        return _product(x, d, _averages(n, m))
-    x = lax.reshape(x, (*x.shape[:d], m, n // m, *x.shape[d + 1 :]))
-    return scale(lax.reduce_sum(x, (d + 1,)), m / n)
+    if n % m == 0:
+        x = lax.reshape(x, (*x.shape[:d], m, n // m, *x.shape[d + 1 :]))
+        return scale(lax.reduce_sum(x, (d + 1,)), m / n)
+    start, stop = _bounds(n, m)
+    count = stop - start
+    x, _ = _gather_windows(x, d, m)
+    inside = np.arange(x.shape[d + 1]) < count[:, None]
+    x = zero_unless(spread(inside, x.shape, (d, d + 1)), x)
+    x = lax.reduce_sum(x, (d + 1,))
+    return lax.div(x, spread(count.astype(x.dtype), x.shape, (d,)))
 
 
 def _average_backward(g: Any, d: int, n: int) -> Any:
@@ -65,7 +73,9 @@ def adaptive_avg_pool(call: Call, x: Any, output_size: Sequence[int]) -> Any:
     return convert(x, call.out.dtype)
 
 
-@row("_adaptive_avg_pool2d_backward", "_adaptive_avg_pool3d_backward", ignores=("self",))
+@row(
+    "_adaptive_avg_pool2d_backward", "_adaptive_avg_pool3d_backward", ignores=("self",)
+)
 def adaptive_avg_pool_backward(call: Call, g: Any, x: Any) -> Any:
     g = widen(g)
     for d, n in enumerate(call.out.shape):

@@ -1,8 +1,7 @@
-"""Scaled dot-product attention as softmax(Q K' scale + bias) V, and its gradient from
-the saved logsumexp (Dao et al. 2022, "FlashAttention", without the tiling).
+"""Scaled dot-product attention as P V with P = softmax(Q K' scale + bias), and its
+gradient from the saved P and the output (dS = P (dP - rowsum(dO O)), Dao et al. 2022).
 
-The backward computes the scores by the same expressions as the forward, so that XLA
-shares them where both are in one program. Shapes are (batch, heads, length, width);
+Where forward and backward are in one program, P never leaves it. Shapes are (batch, heads, length, width);
 fewer key heads than query heads are repeated. A line of which all is masked gives 0.
 """
 
@@ -44,8 +43,8 @@ def _folded(g: Any, heads: int) -> Any:
 
 def _scores(
     q: Any, k: Any, bias: Any, is_causal: bool, factor: float | None
-) -> tuple[Any, Any]:
-    """(scores, scaled q) in the compute dtype."""
+) -> Any:
+    """The scores, in the compute dtype."""
     factor = 1 / math.sqrt(q.shape[-1]) if factor is None else factor
     q = convert(scale(widen(q), factor), q.dtype)
     s = _dot(q, k, 3, 3)
@@ -56,7 +55,7 @@ def _scores(
     if is_causal:
         line, column = (lax.broadcasted_iota(np.int32, s.shape, d) for d in (2, 3))
         s = lax.select(lax.ge(line, column), s, lax.full_like(s, _ABOVE))
-    return s, q
+    return s
 
 
 @row("tarry::attention")
@@ -69,18 +68,17 @@ def attention(
     is_causal: bool,
     factor: float | None,
 ) -> tuple[Any, Any]:
-    """(output, logsumexp over the keys)."""
+    """(output, probabilities)."""
     k, v = _repeat(k, q.shape[1]), _repeat(v, q.shape[1])
-    s, _ = _scores(q, k, bias, is_causal, factor)
+    s = _scores(q, k, bias, is_causal, factor)
     top = lax.reduce_max(s, (3,))
     top = lax.max(top, const(top, np.finfo(np.float32).min))
     e = lax.exp(lax.sub(s, spread(top, s.shape, (0, 1, 2))))
     total = lax.reduce_sum(e, (3,))
-    y = _dot(convert(e, v.dtype), v, 3, 2)
     some = lax.select(lax.gt(total, const(total, 0)), total, lax.full_like(total, 1))
-    y = lax.div(y, spread(some, y.shape, (0, 1, 2)))
-    lse = lax.add(top, lax.log(total))
-    return convert(y, call.outs[0].dtype), convert(lse, call.outs[1].dtype)
+    p = lax.div(e, spread(some, e.shape, (0, 1, 2)))
+    p = convert(p, call.outs[1].dtype)
+    return convert(_dot(p, v, 3, 2), call.outs[0].dtype), p
 
 
 @row("tarry::attention_backward")
@@ -92,7 +90,7 @@ def attention_backward(
     v: Any,
     bias: Any,
     y: Any,
-    lse: Any,
+    p: Any,
     is_causal: bool,
     factor: float | None,
     mask: Sequence[bool],
@@ -100,15 +98,12 @@ def attention_backward(
     """Gradients of q, k, v and the bias; None where `mask` asks for none."""
     heads = k.shape[1]
     k, v = _repeat(k, q.shape[1]), _repeat(v, q.shape[1])
-    s, scaled = _scores(q, k, bias, is_causal, factor)
-    lse = convert(lse, s.dtype)
-    lse = lax.select(lax.eq(lse, const(lse, _ABOVE)), lax.full_like(lse, 0), lse)
-    p = lax.exp(lax.sub(s, spread(lse, s.shape, (0, 1, 2))))
     along = lax.reduce_sum(lax.mul(widen(g), widen(y)), (3,))
-    tilt = lax.sub(_dot(g, v, 3, 3), spread(along, s.shape, (0, 1, 2)))
-    ds = lax.mul(p, tilt)
+    tilt = lax.sub(_dot(g, v, 3, 3), spread(along, p.shape, (0, 1, 2)))
+    ds = lax.mul(widen(p), tilt)
     narrow = convert(ds, q.dtype)
     factor = 1 / math.sqrt(q.shape[-1]) if factor is None else factor
+    scaled = convert(scale(widen(q), factor), q.dtype)
     makers = (
         lambda: scale(_dot(narrow, k, 3, 2), factor),
         lambda: _folded(_dot(narrow, scaled, 2, 2), heads),

@@ -23,12 +23,12 @@ def _moved(running: Any, batch: Any, momentum: float) -> Any:
     if running is None:
         return None
     old = scale(widen(running), 1 - momentum)
-    return convert(lax.add(old, scale(convert(batch, old.dtype), momentum)), running.dtype)
+    return convert(
+        lax.add(old, scale(convert(batch, old.dtype), momentum)), running.dtype
+    )
 
 
-def _normalize(
-    x: Any, mean: Any, invstd: Any, weight: Any, bias: Any
-) -> Any:
+def _normalize(x: Any, mean: Any, invstd: Any, weight: Any, bias: Any) -> Any:
     """(x - mean) * (invstd * weight) + bias, one product over the array."""
     gain = invstd if weight is None else lax.mul(invstd, _like(x, weight))
     x = lax.sub(x, spread(mean, x.shape, (1,)))

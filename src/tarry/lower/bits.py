@@ -79,9 +79,7 @@ def below(seed: Scalar, draw: Scalar, shape: tuple[int, ...], limit: Any) -> Any
     half, low = np.uint64(32), np.uint64(0xFFFFFFFF)
     x1, x0 = lax.shift_right_logical(x, half), lax.bitwise_and(x, low)
     y1, y0 = lax.shift_right_logical(limit, half), lax.bitwise_and(limit, low)
-    cross = lax.add(
-        lax.mul(x1, y0), lax.shift_right_logical(lax.mul(x0, y0), half)
-    )
+    cross = lax.add(lax.mul(x1, y0), lax.shift_right_logical(lax.mul(x0, y0), half))
     middle = lax.add(lax.mul(x0, y1), lax.bitwise_and(cross, low))
     product = lax.add(
         lax.add(lax.mul(x1, y1), lax.shift_right_logical(cross, half)),

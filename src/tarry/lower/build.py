@@ -12,10 +12,11 @@ import numpy as np
 import torch
 
 from tarry import dtypes
-from tarry.lower.table import TABLE, Call, Out, Scalar, convert
+from tarry.lower.table import TABLE, Call, Out, Scalar, Transposed, convert
+from tarry.lower.view import read_view
 from tarry.lower.xla import lax
 from tarry.record.graph import Graph, Node, run_time_numbers
-from tarry.record.trie import INPUT, Const, Num
+from tarry.record.trie import INPUT, VIEW, Const, Num
 
 FLOATS, INTS = np.dtype(np.float64), np.dtype(np.int64)
 
@@ -98,20 +99,61 @@ def loose_dtype(kind: Any) -> np.dtype:
     return INTS if is_integral(kind) else FLOATS
 
 
-def _argument(arg: Any, values: list, numbers: Numbers) -> Any:
+class View:
+    """A view that is lowered when it is first needed, and only as it is needed."""
+
+    def __init__(self, base: Any, spec: Any, geometry: tuple) -> None:
+        self._base, self._spec, self._geometry = base, spec, geometry
+        self._plain: Any = None
+        self._swapped: Any = None
+
+    def plain(self) -> Any:
+        if self._plain is None:
+            self._plain = read_view(_plain(self._base), self._spec, self._geometry)
+        return self._plain
+
+    def for_contraction(self) -> Any:
+        """Memory order where that is the transposed one, else the plain array."""
+        shape, strides, offset, dtype = self._geometry
+        if len(shape) < 2 or min(shape[-2:]) < 2 or strides[-2] >= strides[-1]:
+            return self.plain()
+        if self._swapped is None:
+            swapped = (
+                (*shape[:-2], shape[-1], shape[-2]),
+                (*strides[:-2], strides[-1], strides[-2]),
+                offset,
+                dtype,
+            )
+            value = read_view(_plain(self._base), self._spec, swapped)
+            self._swapped = Transposed(value)
+        return self._swapped
+
+
+def _plain(value: Any) -> Any:
+    return value.plain() if isinstance(value, View) else value
+
+
+def _argument(arg: Any, values: list, numbers: Numbers, transposes: bool) -> Any:
     if type(arg) is int:
-        return values[arg]
+        value = values[arg]
+        if isinstance(value, View):
+            return value.for_contraction() if transposes else value.plain()
+        return value
     if isinstance(arg, tuple):
-        return tuple([_argument(a, values, numbers) for a in arg])
+        return tuple([_argument(a, values, numbers, transposes) for a in arg])
     if isinstance(arg, Const):
         return arg.value
     return numbers.take(arg) if isinstance(arg, Num) else arg
 
 
 def _lower(node: Node, values: list, numbers: Numbers) -> list[Any]:
-    args = [_argument(a, values, numbers) for a in node.args]
+    if node.op == VIEW:
+        base, spec, geometry = node.args
+        return [View(values[base], spec.value, geometry.value)]
+    row = TABLE[node.op]
+    args = [_argument(a, values, numbers, row.transposes) for a in node.args]
     outs = tuple([Out(s.shape, s.dtype or torch.float32) for s in node.specs])
-    result = TABLE[node.op].lower(Call(outs), *args)
+    result = row.lower(Call(outs), *args)
     results = list(result) if isinstance(result, tuple | list) else [result]
     for value, out in zip(results, outs, strict=True):
         if value is not None and (value.shape, value.dtype) != (out.shape, out.dtype):
@@ -138,7 +180,7 @@ def build(graph: Graph) -> Callable[..., list[Any]]:
                 values += _lower(node, values, numbers)
             except Exception as error:
                 raise LoweringError(node, error) from error
-        return [values[v] for v in graph.outputs]
+        return [_plain(values[v]) for v in graph.outputs]
 
     return program
 

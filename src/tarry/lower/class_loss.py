@@ -154,4 +154,3 @@ def multi_margin_loss_backward(
     slope = lax.mul(slope, spread(grad, x.shape, (0,)))
     slope = scale(slope, 1 / x.shape[0]) if reduction == 1 else slope
     return convert(lax.reshape(slope, call.out.shape), call.out.dtype)
-

@@ -188,9 +188,7 @@ def _weight_grad_products(x: Any, g: Any, kernel: Sequence[int], at: _Window) ->
     for position in np.ndindex(*kernel):
         start = [a * t for a, t in zip(position, at.dilation)]
         stop = [a + (m - 1) * s + 1 for a, m, s in zip(start, g.shape[2:], at.stride)]
-        seen = lax.slice(
-            x, (0, 0, *start), (x.shape[0], i, *stop), (1, 1, *at.stride)
-        )
+        seen = lax.slice(x, (0, 0, *start), (x.shape[0], i, *stop), (1, 1, *at.stride))
         seen = lax.transpose(seen, (0, *range(2, n), 1))
         seen = lax.reshape(seen, (g.size // o, i))
         part = lax.dot_general(

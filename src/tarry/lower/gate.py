@@ -4,7 +4,7 @@
 from typing import Any
 
 from tarry.lower.activation import zero_unless
-from tarry.lower.precision import const, widen
+from tarry.lower.precision import const, factor, widen
 from tarry.lower.table import Call, broadcast, convert, row
 from tarry.lower.xla import lax
 
@@ -54,7 +54,9 @@ def log_sigmoid_forward(call: Call, x: Any) -> tuple[Any, Any]:
 
 @row("log_sigmoid_backward", ignores=("buffer",))
 def log_sigmoid_backward(call: Call, grad: Any, x: Any, buffer: Any) -> Any:
-    return convert(lax.mul(widen(grad), lax.logistic(lax.neg(widen(x)))), call.out.dtype)
+    return convert(
+        lax.mul(widen(grad), lax.logistic(lax.neg(widen(x)))), call.out.dtype
+    )
 
 
 @row("_prelu_kernel_backward")
@@ -65,3 +67,10 @@ def prelu_backward(call: Call, grad: Any, x: Any, weight: Any) -> tuple[Any, Any
     gx = lax.select(above, grad, lax.mul(grad, weight))
     gw = zero_unless(lax.le(x, const(x, 0)), lax.mul(grad, x))
     return convert(gx, call.outs[0].dtype), convert(gw, call.outs[1].dtype)
+
+
+@row("native_dropout_backward", scalars=("scale",))
+def dropout_backward(call: Call, grad: Any, kept: Any, scale: Any) -> Any:
+    y = widen(grad)
+    y = lax.mul(lax.mul(y, convert(kept, y.dtype)), factor(y, scale))
+    return convert(y, call.out.dtype)

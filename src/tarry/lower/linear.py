@@ -1,5 +1,6 @@
-"""Matrix products. Each is one `dot_general` on operands as they come (XLA folds a
-transposed operand into it), halves accumulate in f32, and the result is rounded
+"""Matrix products. Each is one `dot_general` on operands as they come: one that is a
+transposed view arrives as `Transposed` and is contracted over its own dimension, so
+that no transposed copy is made. Halves accumulate in f32, and the result is rounded
 once, after the bias has been added."""
 
 from typing import Any
@@ -8,7 +9,14 @@ import numpy as np
 
 from tarry.lower.activation import gelu_erf
 from tarry.lower.precision import const, wide_dtype, widen
-from tarry.lower.table import Call, Scalar, broadcast, convert, row
+from tarry.lower.table import (
+    Call,
+    Scalar,
+    Transposed,
+    broadcast,
+    convert,
+    row,
+)
 from tarry.lower.xla import lax
 
 _MM = (((1,), (0,)), ((), ()))
@@ -17,11 +25,23 @@ _MV = (((1,), (0,)), ((), ()))
 _DOT = (((0,), (0,)), ((), ()))
 
 
+def untransposed(x: Any, over: tuple[int, ...]) -> tuple[Any, tuple[int, ...]]:
+    """The array behind a `Transposed` operand, and the dimensions `over` become."""
+    if not isinstance(x, Transposed):
+        return x, over
+    last = x.value.ndim - 1
+    swap = {last: last - 1, last - 1: last}
+    return x.value, tuple([swap.get(d, d) for d in over])
+
+
 def contract(x: Any, y: Any, dims: Any, dtype: np.dtype) -> Any:
     """`dot_general` of operands of one dtype, in the compute dtype of `dtype`."""
     wide = wide_dtype(dtype)
+    (over_x, over_y), batch = dims
+    x, over_x = untransposed(x, over_x)
+    y, over_y = untransposed(y, over_y)
     x, y = convert(x, dtype), convert(y, dtype)
-    return lax.dot_general(x, y, dims, preferred_element_type=wide)
+    return lax.dot_general(x, y, ((over_x, over_y), batch), preferred_element_type=wide)
 
 
 def _scaled(x: Any, by: Any, dtype: np.dtype) -> Any:
@@ -47,12 +67,12 @@ def _plus(call: Call, bias: Any, product: Any, beta: Any, alpha: Any) -> Any:
     return lax.add(bias, _times(product, alpha))
 
 
-@row("mm")
+@row("mm", transposes=True)
 def mm(call: Call, x: Any, y: Any) -> Any:
     return convert(contract(x, y, _MM, call.out.dtype), call.out.dtype)
 
 
-@row("bmm")
+@row("bmm", transposes=True)
 def bmm(call: Call, x: Any, y: Any) -> Any:
     return convert(contract(x, y, _BMM, call.out.dtype), call.out.dtype)
 
@@ -72,13 +92,13 @@ def vdot(call: Call, x: Any, y: Any) -> Any:
     return dot(call, lax.conj(x) if x.dtype.kind == "c" else x, y)
 
 
-@row("addmm")
+@row("addmm", transposes=True)
 def addmm(call: Call, bias: Any, x: Any, y: Any, beta: Any, alpha: Any) -> Any:
     product = contract(x, y, _MM, call.out.dtype)
     return convert(_plus(call, bias, product, beta, alpha), call.out.dtype)
 
 
-@row("baddbmm")
+@row("baddbmm", transposes=True)
 def baddbmm(call: Call, bias: Any, x: Any, y: Any, beta: Any, alpha: Any) -> Any:
     product = contract(x, y, _BMM, call.out.dtype)
     return convert(_plus(call, bias, product, beta, alpha), call.out.dtype)

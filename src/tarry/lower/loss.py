@@ -149,5 +149,3 @@ def soft_margin_loss_backward(
     slope = lax.mul(lax.neg(y), lax.logistic(lax.neg(lax.mul(x, y))))
     slope = scale(lax.mul(slope, grad), _share(reduction, x))
     return convert(slope, call.out.dtype)
-
-

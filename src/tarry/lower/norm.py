@@ -192,9 +192,7 @@ def group_norm_backward(
     return masked(
         call,
         mask,
-        lambda: normalized_grad(
-            affine(grad, weight, None, (1, 2)), xhat, rstd, (2, 3)
-        ),
+        lambda: normalized_grad(affine(grad, weight, None, (1, 2)), xhat, rstd, (2, 3)),
         lambda: lax.reduce_sum(lax.mul(grad, xhat), (0, 3)),
         lambda: lax.reduce_sum(grad, (0, 3)),
     )

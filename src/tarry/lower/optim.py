@@ -76,9 +76,7 @@ def adam(
 ) -> tuple[Any, ...]:
     """Adam, or AdamW where `decoupled`; `step` counts this step already."""
     old = (param, exp_avg, exp_avg_sq, max_exp_avg_sq)
-    lr, beta1, beta2, decay, step = map(
-        _number, (lr, beta1, beta2, weight_decay, step)
-    )
+    lr, beta1, beta2, decay, step = map(_number, (lr, beta1, beta2, weight_decay, step))
     p, m, v, top = (widen(x) for x in old)
     g = _gradient(grad, p, maximize, grad_scale)
     if decoupled:

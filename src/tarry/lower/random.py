@@ -193,7 +193,10 @@ def _advance(cdf: Any, u: Any, found: Any, step: int) -> Any:
     n, axis = cdf.shape[-1], cdf.ndim - 1
     batch = tuple(range(axis))
     dims = lax.GatherDimensionNumbers(
-        (), (axis,), (axis,), operand_batching_dims=batch,
+        (),
+        (axis,),
+        (axis,),
+        operand_batching_dims=batch,
         start_indices_batching_dims=batch,
     )
     nearby = lax.add(found, const(found, step - 1))

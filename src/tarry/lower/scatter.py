@@ -202,9 +202,37 @@ def index_put(
 ):
     if not x.size or any(i is not None and not i.size for i in indices):
         return x
+    one = _one_index(x, indices)
+    if one is not None and not accumulate:
+        return _put_one(x, *one, convert(values, x.dtype))
     spot = place(x.shape, indices)
     values = broadcast(convert(values, x.dtype), spot.shape)
     return (_add if accumulate else _set)(spot.write, x, values)
+
+
+def _one_index(x: Any, indices: Sequence[Any]) -> tuple[int, Any] | None:
+    """(dimension, index) where a single index of one element is all there is."""
+    given = [(d, i) for d, i in enumerate(indices) if i is not None]
+    if len(given) != 1 or given[0][1].size != 1 or given[0][1].ndim > 1:
+        return None
+    return given[0]
+
+
+def _put_one(x: Any, dim: int, index: Any, values: Any) -> Any:
+    """One slice of `x` replaced in place (the static cache of a decoder); an index out
+    of range leaves `x` as it is."""
+    kept = (1,) * index.ndim
+    spread = (*x.shape[:dim], *kept, *x.shape[dim + 1 :])
+    window = (*x.shape[:dim], 1, *x.shape[dim + 1 :])
+    values = lax.reshape(broadcast(values, spread), window)
+    at = wrap(lax.reshape(convert(index, INT64), ()), x.shape[dim])
+    zero = lax.full_like(at, 0)
+    starts = [at if d == dim else zero for d in range(x.ndim)]
+    old = lax.dynamic_slice(x, starts, window)
+    inside = lax.lt(at, lax.full_like(at, x.shape[dim]))
+    inside = lax.bitwise_and(inside, lax.ge(at, zero))
+    new = lax.select(lax.broadcast(inside, window), values, old)
+    return lax.dynamic_update_slice(x, new, starts)
 
 
 @row("put")

@@ -9,7 +9,7 @@ one array per result, each with exactly the shape and dtype of its spec.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -58,6 +58,13 @@ class Scalar:
 
 
 @dataclass(frozen=True, slots=True)
+class Transposed:
+    """An operand whose last two dimensions stand swapped in `value`."""
+
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
 class Row:
     """How one functional ATen overload is lowered, and what is static in it."""
 
@@ -67,7 +74,7 @@ class Row:
     static: frozenset[str] = frozenset()
     ignores: frozenset[str] = frozenset()
     pointwise: bool = False
-    fields: tuple[tuple[str, Any], ...] = field(default=())
+    transposes: bool = False
 
 
 TABLE: dict[str, Row] = {}
@@ -84,12 +91,14 @@ def row(
     scalars: Sequence[str] = (),
     static: Sequence[str] = (),
     ignores: Sequence[str] = (),
+    transposes: bool = False,
 ) -> Callable[[Callable], Callable]:
     """Register the decorated function as the lowering of these overloads.
 
     `scalars`: float arguments that are run-time values (schema type `Scalar` is one
     without being named); `static`: `Scalar` arguments that shape the program;
-    `ignores`: tensor arguments of which only shape and dtype matter.
+    `ignores`: tensor arguments of which only shape and dtype matter; `transposes`:
+    transposed views arrive as `Transposed`.
     """
 
     def register(lower: Callable) -> Callable:
@@ -101,6 +110,7 @@ def row(
                     frozenset(scalars),
                     frozenset(static),
                     frozenset(ignores),
+                    transposes=transposes,
                 )
             )
         return lower

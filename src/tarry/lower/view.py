@@ -65,8 +65,8 @@ def _indices(shape: tuple, strides: tuple, offset: int) -> Any:
     return index
 
 
-@row("tarry::view")
-def view(call: Call, base: Any, spec: Spec, geometry: tuple) -> Any:
+def read_view(base: Any, spec: Spec, geometry: tuple) -> Any:
+    """The view of this geometry as an array."""
     shape, strides, offset, dtype = geometry
     if 0 in shape:
         return lax.full(shape, 0, dtypes.to_numpy(dtype))

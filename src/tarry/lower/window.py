@@ -85,7 +85,10 @@ def views(x: Any, at: Windows) -> Iterator[tuple[tuple[int, ...], Any]]:
         yield (
             position,
             lax.slice(
-                x, ([0] * len(lead) + start), (*lead, *stop), [1] * len(lead) + [*at.stride]
+                x,
+                ([0] * len(lead) + start),
+                (*lead, *stop),
+                [1] * len(lead) + [*at.stride],
             ),
         )
 
@@ -93,7 +96,9 @@ def views(x: Any, at: Windows) -> Iterator[tuple[tuple[int, ...], Any]]:
 def grid(lines: Sequence[np.ndarray], shape: Sequence[int], combine: Any) -> Any:
     """A constant for each of the last dimensions, combined over `shape`."""
     first = len(shape) - len(lines)
-    return reduce(combine, (spread(v, shape, (first + d,)) for d, v in enumerate(lines)))
+    return reduce(
+        combine, (spread(v, shape, (first + d,)) for d, v in enumerate(lines))
+    )
 
 
 def flat_strides(size: Sequence[int]) -> list[int]:

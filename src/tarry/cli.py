@@ -1,0 +1,98 @@
+"""The command `tarry`: run a script, the demo, a saved report, the doctor."""
+
+import sys
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from tarry import demo as gpt
+from tarry.doctor import examine
+from tarry.errors import SetupError
+from tarry.ledger import Ledger, ledger
+from tarry.report.saved import dump, load
+from tarry.report.text import WIDTH, closing_report, report_text
+from tarry.script import run_script
+from tarry.version import __version__
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="tarry")
+def main() -> None:
+    """A lazy-tensor device for PyTorch that says why it cut and why it compiled."""
+
+
+@main.command(
+    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False}
+)
+@click.option(
+    "--report",
+    "file",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Write the closing report to FILE, not to the terminal; .json: all records.",
+)
+@click.argument("script", type=click.Path(exists=True))
+@click.argument("args", nargs=-1, type=click.UNPROCESSED)
+def run(file: Path | None, script: str, args: tuple[str, ...]) -> None:
+    """Run SCRIPT as `python SCRIPT ARGS…` would, then report what tarry did.
+
+    The exit code is the script's, or 1 if it is 0 and FILE cannot be written.
+    """
+    code = run_script(script, args)
+    written = deliver(ledger, file)
+    sys.exit(code or (0 if written else 1))
+
+
+@main.command()
+@click.option("--steps", type=click.IntRange(min=1), help="Training steps.")
+@click.option("--quick", is_flag=True, help="A smaller model, for a few seconds.")
+def demo(steps: int | None, quick: bool) -> None:
+    """Train a small GPT on English text, let it write, and report."""
+    console = terminal()
+    gpt.run(console, gpt.QUICK if quick else gpt.FULL, steps)
+    closing_report(ledger, console)
+
+
+@main.command()
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+def report(file: Path) -> None:
+    """Print the closing report of a run saved with `tarry run --report FILE.json`."""
+    try:
+        saved = load(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise click.ClickException(f"{file}: {error}") from None
+    closing_report(saved, terminal())
+
+
+@main.command()
+def doctor() -> None:
+    """Show versions, devices and settings; exit with 1 if there is no device."""
+    console = terminal()
+    try:
+        for section in examine():
+            console.print(section)
+    except SetupError as error:
+        raise click.ClickException(str(error)) from None
+
+
+def terminal(stderr: bool = False) -> Console:
+    """The terminal, or plain lines of `WIDTH` columns where it is none."""
+    console = Console(stderr=stderr)
+    return console if console.is_terminal else Console(stderr=stderr, width=WIDTH)
+
+
+def deliver(ledger: Ledger, file: Path | None) -> bool:
+    """Write the report to `file`, or to the terminal; False if `file` failed."""
+    if file is not None:
+        text = dump(ledger) if file.suffix == ".json" else report_text(ledger)
+        try:
+            file.write_text(text, encoding="utf-8")
+        except OSError as error:
+            why = error.strerror or error
+            click.echo(f"tarry: {file} cannot be written ({why}):", err=True)
+        else:
+            click.echo(f"tarry: closing report written to {file}", err=True)
+            return True
+    closing_report(ledger, terminal(stderr=True))
+    return file is None
