@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+import tarry.lower.rows  # noqa: F401  (fills the table)
 from rows import check_row
 from tarry import dtypes
 from tarry.lower.table import TABLE, Call, Out, Scalar

@@ -94,5 +94,6 @@ def deliver(ledger: Ledger, file: Path | None) -> bool:
         else:
             click.echo(f"tarry: closing report written to {file}", err=True)
             return True
+    click.echo(err=True)
     closing_report(ledger, terminal(stderr=True))
     return file is None

@@ -19,7 +19,7 @@ from tarry.dispatch.storage import new_tensor
 from tarry.lower.table import TABLE, Row
 from tarry.record.lines import runs_below, user_line
 from tarry.record.slot import IR, Slot, contiguous_strides, spec
-from tarry.record.trie import Const, Instr, Num, const, recorder
+from tarry.record.trie import Instr, Num, const, recorder
 
 MAP = "tarry::map"
 _RENAMED = {"_foreach_norm": "linalg_vector_norm"}
@@ -60,43 +60,70 @@ class Plan:
         return values
 
     def parts(self, values: list[Any]) -> tuple[tuple, tuple]:
-        """Key parts and run-time numbers: what all elements share, then each one's."""
-        shared, elements, numbers = [], [], []
+        """Key and run-time numbers of one call, a list argument a column."""
+        key: list[Any] = [MAP, self.number]
+        numbers: list[Any] = []
+        columns: list[Any] = []
         for p, value in zip(self.params, values):
-            if not p.type.startswith("List["):
-                part, brought = self._part(p, value)
-                shared.append(_encode(part))
-                numbers += brought
-        lists = [v for p, v in zip(self.params, values) if p.type.startswith("List[")]
-        element_params = [p for p in self.params if p.type.startswith("List[")]
-        for element in zip(*lists):
-            parts = []
-            for p, value in zip(element_params, element):
-                part, brought = self._part(p, value)
-                parts.append(_encode(part, loose=True))
-                numbers += brought
-            elements.append(tuple(parts))
-        return (tuple(shared), tuple(elements)), tuple(numbers)
+            if p.type == "List[Tensor]":
+                key.append(_tensors(value))
+            elif p.type.startswith("List["):
+                key.append(tuple([v.__class__ for v in value]))
+                columns.append(value)
+            else:
+                key.append(self._shared(p, value, numbers))
+        if len(columns) == 1:
+            numbers += columns[0]
+        elif columns:
+            numbers += [n for element in zip(*columns) for n in element]
+        return tuple(key), tuple(numbers)
 
-    def _part(self, p: Param, value: Any) -> tuple[Any, tuple]:
+    def _shared(self, p: Param, value: Any, numbers: list[Any]) -> Any:
         if isinstance(value, torch.Tensor):
-            try:
-                at = value.untyped_storage().slot.at
-            except AttributeError:
-                return foreign(value)
-            return (at if at >= 0 else read(value)), ()
-        if value is None or value.__class__ not in KINDS:
-            return const(value), ()
-        if p.kind == "static" or p.name in self.static:
-            return const(value), ()
-        return KINDS[value.__class__], (value,)
+            part, brought = _one(value)
+            numbers += brought
+            return part if isinstance(part, int) else Num(part)
+        static = p.kind == "static" or p.name in self.static
+        if value is None or static or value.__class__ not in KINDS:
+            return const(value)
+        numbers.append(value)
+        return Num(KINDS[value.__class__])
+
+    def arguments(self, key: tuple) -> tuple:
+        """The instruction's arguments: what all elements share, then each one's."""
+        shared, columns = [], []
+        for p, part in zip(self.params, key[2:]):
+            if p.type == "List[Tensor]":
+                columns.append(part)
+            elif p.type.startswith("List["):
+                columns.append([Num(KINDS[c], loose=True) for c in part])
+            else:
+                shared.append(part)
+        name, layout = const(self.row.name), const(self.layout)
+        return name, layout, tuple(shared), tuple(zip(*columns))
 
 
-def _encode(part: Any, loose: bool = False) -> Any:
-    """A key part as an instruction argument."""
-    if part is None or isinstance(part, int | Const):
-        return part
-    return Num(part, loose)
+def _one(t: torch.Tensor) -> tuple[Any, tuple]:
+    try:
+        at = t.untyped_storage().slot.at
+    except AttributeError:
+        return foreign(t)
+    return (at if at >= 0 else read(t)), ()
+
+
+def _tensors(tensors: list[torch.Tensor]) -> tuple[int, ...]:
+    """Value numbers of a list of tensors of the device."""
+    found = []
+    for t in tensors:
+        try:
+            at = t.untyped_storage().slot.at
+        except AttributeError:
+            raise RuntimeError(
+                "Expected all tensors to be on the same device, but found at least two "
+                f"devices, {seam.DEVICE}:0 and {t.device}!"
+            ) from None
+        found.append(at if at >= 0 else read(t))
+    return tuple(found)
 
 
 def list_kernel(plan: Plan) -> Callable[..., Any]:
@@ -107,13 +134,12 @@ def list_kernel(plan: Plan) -> Callable[..., Any]:
         targets = values[0]
         with recorder.lock:
             while True:
-                parts, numbers = plan.parts(values)
-                key = (MAP, plan.number, parts)
+                key, numbers = plan.parts(values)
                 trace = recorder.trace
                 last = trace.node
                 node = last.next.get(key)
                 if node is None:
-                    node = _grow(plan, last, key, parts, values)
+                    node = _grow(plan, last, key, values)
                     if not isinstance(node, Instr):
                         return node
                 if trace.node is last:
@@ -126,7 +152,7 @@ def list_kernel(plan: Plan) -> Callable[..., Any]:
     return kernel
 
 
-def _grow(plan: Plan, last: Instr, key: Any, parts: tuple, values: list) -> Any:
+def _grow(plan: Plan, last: Instr, key: tuple, values: list[Any]) -> Any:
     if runs_below(seam.PRINT_CODES):
         return on_host(plan.op, tuple(values), plan.params, Cause.PRINT)
     actual = tuple(values)
@@ -136,7 +162,7 @@ def _grow(plan: Plan, last: Instr, key: Any, parts: tuple, values: list) -> Any:
     else:
         metas = infer(plan.op, plan.params, actual)
         specs = tuple([spec(tuple(m.shape), m.stride(), m.dtype) for m in metas])
-    args = (const(plan.row.name), const(plan.layout), *parts)
+    args = plan.arguments(key)
     return recorder.grow(last, key, MAP, args, specs, user_line())
 
 

@@ -68,7 +68,7 @@ def time_table(ledger: Ledger) -> Table:
         ("compiling (tracing and XLA)", took["compile"]),
         ("waiting for results that were read", waited),
         ("recording, and your own Python between cuts", took["record"] - waited),
-        ("looking programs up", took["lookup"]),
+        ("looking programs up (the first time loads JAX)", took["lookup"]),
         ("moving inputs to the device", took["transfer"]),
         ("launching programs (they run asynchronously)", took["run"]),
     ]

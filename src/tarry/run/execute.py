@@ -33,7 +33,7 @@ def pack(layout: list[Num], numbers: list[Any]) -> tuple[list, list, list]:
     loose: list[Any] = []
     for form, n in zip(layout, numbers, strict=True):
         if form.loose:
-            loose.append(_LOOSE[n.__class__](n))
+            loose.append(n)
         elif n.__class__ is float:
             floats.append(n)
         elif isinstance(n, int):
@@ -51,13 +51,23 @@ _LOOSE: dict[type, Any] = {
 }
 
 
+def _buffers(loose: list[Any]) -> list[Any]:
+    """Loose numbers as device buffers, equal ones as one buffer."""
+    values = [_LOOSE[n.__class__](n) for n in loose]
+    bits = [v.tobytes() + v.dtype.char.encode() for v in values]
+    distinct = dict(zip(bits, values))
+    made = jax.device_put(list(distinct.values()), device())
+    buffer = dict(zip(distinct, made))
+    return [buffer[b] for b in bits]
+
+
 def launch(program: Executable, inputs: list[Any], numbers: list[Any]) -> list[Any]:
     """The program's outputs, as buffers that may still be computed."""
     floats, ints, loose = pack(program.numbers, numbers)
     with x64():
-        results = program.call(
-            _vector(floats, np.float64), _vector(ints, np.int64), *loose, *inputs
-        )
+        vectors = _vector(floats, np.float64), _vector(ints, np.int64)
+        rest = _buffers(loose) + inputs if loose else inputs
+        results = program.call(*vectors, *rest)
     program.uses += 1
     if results:
         _last.append(ref(results[0]))
