@@ -36,7 +36,9 @@ COMPLEX = [torch.complex64, torch.complex128]
 DTYPES = [torch.bool, *INTEGERS, *FLOATS, *COMPLEX]
 
 
-def make(*shape: int, dtype: torch.dtype = torch.float32, seed: int = 0) -> torch.Tensor:
+def make(
+    *shape: int, dtype: torch.dtype = torch.float32, seed: int = 0
+) -> torch.Tensor:
     """A CPU tensor of small varied values, without zeros where that is possible."""
     g = torch.Generator().manual_seed(seed + 17)
     if dtype is torch.bool:
@@ -65,7 +67,9 @@ def fallback_count() -> int:
 
 
 @contextmanager
-def _counted(read: Callable[[], int], want: int, most: bool, what: str) -> Iterator[None]:
+def _counted(
+    read: Callable[[], int], want: int, most: bool, what: str
+) -> Iterator[None]:
     before = read()
     yield
     got = read() - before
@@ -210,7 +214,9 @@ def _run(
     result = fn(*inputs)
     grads: list[Any] = []
     outs = [
-        t for t in tree_leaves(result) if isinstance(t, torch.Tensor) and t.requires_grad
+        t
+        for t in tree_leaves(result)
+        if isinstance(t, torch.Tensor) and t.requires_grad
     ]
     wanted = [x for x in leaves if x.requires_grad]
     if grad and outs and wanted:

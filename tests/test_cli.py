@@ -33,11 +33,12 @@ def script(tmp_path):
 
 
 def test_run_passes_arguments_and_exit_code_and_reports(script):
-    done = tarry("run", script, "--report", "-x", "3", "--", "--help")
+    arguments = "--report", "-x", "3", "--", "--help"
+    done = tarry("run", "script.py", *arguments, cwd=script.parent)
     assert done.stdout == "__main__ ['--report', '-x', '3', '--', '--help'] 42.0\n"
     assert done.returncode == 3
     assert "tarry: closing report" in done.stderr
-    assert re.search(r"1 +100 % +a number was read.* script.py:7", done.stderr)
+    assert re.search(r"1 +100 % +a number was read.* script.py:7\n", done.stderr)
 
 
 def test_run_keeps_the_traceback_and_writes_json(script, tmp_path):

@@ -3,6 +3,7 @@
 import torch
 
 import tarry
+from harness import compiles, cuts
 from tarry.cache.key import Key
 from tarry.cut.sync import store
 from tarry.debug import metrics
@@ -11,8 +12,6 @@ from tarry.ledger import ledger
 from tarry.record.graph import bind
 from tarry.record.slot import State
 from tarry.record.trie import live_slots, recorder
-
-from harness import compiles, cuts
 
 
 def ones(*shape: int) -> torch.Tensor:
@@ -23,7 +22,10 @@ def test_record():
     with cuts(0):
         y = ones(2, 3) + 1
     assert slot_of(y).state is State.IR
-    assert [n.op for n in recorder.trace.node.path()] == ["tarry::input", "add.Tensor"]
+    assert [n.op for n in recorder.trace.node.path()][-2:] == [
+        "tarry::input",
+        "add.Tensor",
+    ]
 
 
 def test_view():

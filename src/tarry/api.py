@@ -38,7 +38,6 @@ def sync(wait: bool = False, reset_scope: bool = True) -> None:
     Raises tarry.errors.ProgramError if the program cannot be compiled or run.
     """
     StepCuts.enabled = False
-    ledger.steps += 1
     ledger.count("MarkStep")
     cut(Cause.SYNC, wait=wait)
 

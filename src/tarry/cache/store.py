@@ -66,4 +66,3 @@ class Store(Generic[K, V]):
 
     def __len__(self) -> int:
         return len(self._entries)
-

@@ -79,16 +79,20 @@ def _run_pending(
     )  # fmt: skip
     donated = _donatable(trace, live)
     failure: ProgramError | None = None
-    try:
-        bound, program = _find(trace, wanted, donated, line, record)
-    except LoweringError as error:
-        failure = _compile_error(error)
-        wanted = _unaffected(trace, wanted, error)
-        bound, program = _find(trace, wanted, (), line, record)
-    except (TarryError, KeyboardInterrupt, SystemExit):
-        raise
-    except Exception as error:
-        _fail(trace, live, CompileError("a program", str(line), _first_line(error)))
+    while True:
+        try:
+            bound, program = _find(trace, wanted, donated, line, record)
+            break
+        except LoweringError as error:
+            failure = _compile_error(error)
+            wanted, donated = _unaffected(trace, wanted, error), ()
+            if not wanted:
+                _fail(trace, live, failure)
+        except (TarryError, KeyboardInterrupt, SystemExit):
+            raise
+        except Exception as error:
+            what = "a program cut here"
+            _fail(trace, live, CompileError(what, str(line), _first_line(error)))
     try:
         results = _launch(trace, bound, program, record)
     except Exception as error:
@@ -97,6 +101,8 @@ def _run_pending(
         _revert(trace, live, set(wanted), failure)
     _settle(trace, live, dict(zip(wanted, results, strict=True)))
     trace.node.visits += 1
+    if cause in (Cause.SYNC, Cause.STEP):
+        ledger.steps += 1
     ledger.add_cut(record)
     recorder.restart(config.trie_limit)
     if failure is not None:
@@ -108,9 +114,10 @@ def _donatable(trace: Trace, live: Live) -> tuple[int, ...]:
     found = []
     for pos, entry in trace.inputs.items():
         slot = entry.slot()
-        if slot is not None and slot.state is IR and slot.pos != pos:
-            if pos not in live and sys.getrefcount(entry.data) <= 2:
-                found.append(pos)
+        if slot is None or slot.state is not IR or slot.pos == pos or pos in live:
+            continue
+        if sys.getrefcount(entry.data) <= 2:
+            found.append(pos)
     return tuple(found)
 
 

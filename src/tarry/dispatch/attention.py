@@ -64,7 +64,9 @@ def attention(
     out = spec(shape, _like(query, shape), query.dtype)
     saved = contiguous_spec((b, h, t, key.shape[2]), query.dtype)
     with recorder.lock:
-        operands = [None if x is None else read(x) for x in (query, key, value, attn_bias)]
+        operands = [
+            None if x is None else read(x) for x in (query, key, value, attn_bias)
+        ]
         args = (*operands, const(is_causal), const(scale))
         y, p = record_op("tarry::attention", args, (out, saved))
     seed = torch.empty(0, dtype=torch.int64)
@@ -100,9 +102,7 @@ def attention_backward(
         operands = [None if x is None else read(x) for x in (grad_out, *sources)]
         rest = (read(out), read(probabilities))
         static = (const(is_causal), const(scale), const(tuple(wanted)))
-        made = record_op(
-            "tarry::attention_backward", (*operands, *rest, *static), outs
-        )
+        made = record_op("tarry::attention_backward", (*operands, *rest, *static), outs)
     return tuple([t if w else None for t, w in zip(made, wanted)])
 
 

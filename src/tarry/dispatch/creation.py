@@ -100,9 +100,7 @@ def arange_step(
     if not (math.isfinite(start) and math.isfinite(end)):
         raise RuntimeError(f"unsupported range: {start} -> {end}")
     if (end - start) * step < 0:
-        raise RuntimeError(
-            "upper bound and lower bound inconsistent with step sign"
-        )
+        raise RuntimeError("upper bound and lower bound inconsistent with step sign")
     whole = all(isinstance(n, int) for n in (start, end, step))
     size = -((start - end) // step) if whole else math.ceil((end - start) / step)
     return _numbered("tarry::iota", (start, step), contiguous_spec((size,), dtype))
@@ -159,8 +157,10 @@ def eye_m(n: int, m: int, *, dtype: Any = None, **options: Any) -> torch.Tensor:
 def full(size: Any, fill_value: Any, *, dtype: Any = None, **options: Any) -> Any:
     _check(options.get("layout"))
     if dtype is None:
-        dtype = torch.bool if isinstance(fill_value, bool) else _number_dtype(
-            None, fill_value
+        dtype = (
+            torch.bool
+            if isinstance(fill_value, bool)
+            else _number_dtype(None, fill_value)
         )
         if isinstance(fill_value, complex):
             dtype = torch.complex64

@@ -30,7 +30,6 @@ from tarry.dispatch.kernels import all_kernels
 from tarry.dispatch.lists import foreach_kernels
 from tarry.dispatch.operands import contiguous_spec, host_slot
 from tarry.dispatch.storage import is_ours, new_tensor
-from tarry.ledger import ledger
 from tarry.run.execute import block
 
 _library: list[Any] = []
@@ -165,7 +164,9 @@ def _restore(storage: Any, location: str) -> Any:
     """A storage being loaded: its bytes become a host value of the device."""
     if not location.startswith(seam.DEVICE):
         return None
-    data = torch.empty(0, dtype=torch.uint8).set_(storage.clone(), 0, (storage.nbytes(),))
+    data = torch.empty(0, dtype=torch.uint8).set_(
+        storage.clone(), 0, (storage.nbytes(),)
+    )
     out = contiguous_spec((storage.nbytes(),), torch.uint8)
     return new_tensor(host_slot(data, out)).untyped_storage()
 
@@ -180,5 +181,4 @@ def _after_step(optimizer: Any, args: tuple, kwargs: dict) -> None:
     if not StepCuts.enabled:
         return
     if any(is_ours(p) for g in optimizer.param_groups for p in g["params"][:1]):
-        ledger.steps += 1
         cut(Cause.STEP)

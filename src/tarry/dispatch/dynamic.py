@@ -61,7 +61,8 @@ def _expanded(self: torch.Tensor, indices: Any) -> list[Any]:
 
 def has_mask(indices: Any) -> bool:
     return any(
-        i is not None and (i.dtype in (torch.bool, torch.uint8) or i.device.type == "cpu")
+        i is not None
+        and (i.dtype in (torch.bool, torch.uint8) or i.device.type == "cpu")
         for i in indices
     )
 
@@ -79,7 +80,11 @@ def index_put(plain: Any) -> Any:
     """`x[mask] = value` with one mask and one value is a select, without a cut."""
 
     def kernel(
-        self: torch.Tensor, indices: Any, values: Any, accumulate: bool = False, *rest: Any
+        self: torch.Tensor,
+        indices: Any,
+        values: Any,
+        accumulate: bool = False,
+        *rest: Any,
     ) -> Any:
         if values.device.type == "cpu" and values.dim() == 0:
             values = values.to(self.device)
@@ -109,7 +114,9 @@ def index_put(plain: Any) -> Any:
 
 def repeat_interleave(repeats: torch.Tensor, *, output_size: Any = None) -> Any:
     if output_size is None:
-        output_size = int(value_of(repeats.sum(), Cause.SHAPE, "aten::repeat_interleave"))
+        output_size = int(
+            value_of(repeats.sum(), Cause.SHAPE, "aten::repeat_interleave")
+        )
     ends = repeats.cumsum(0)
     places = torch.arange(output_size, device=repeats.device)
     return torch.searchsorted(ends, places, right=True).to(repeats.dtype)
@@ -143,6 +150,11 @@ KERNELS = {
     "repeat_interleave.Tensor": repeat_interleave,
     **{
         n: _through_host(n)
-        for n in ("_unique2", "unique_dim", "unique_consecutive", "unique_dim_consecutive")
+        for n in (
+            "_unique2",
+            "unique_dim",
+            "unique_consecutive",
+            "unique_dim_consecutive",
+        )
     },
 }

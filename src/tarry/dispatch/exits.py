@@ -102,7 +102,9 @@ def on_host(
     if params is not None:
         keywords |= {p.name: v for p, v in zip(params, actual) if p.kwarg_only}
         actual = tuple([v for p, v in zip(params, actual) if not p.kwarg_only])
-    keywords = {k: v for k, v in keywords.items() if k not in ("alpha", "beta") or v is not None}
+    keywords = {
+        k: v for k, v in keywords.items() if k not in ("alpha", "beta") or v is not None
+    }
     pairs: list[tuple[torch.Tensor, torch.Tensor]] = []
 
     def host(t: torch.Tensor) -> torch.Tensor:
@@ -269,8 +271,10 @@ def _refuse_unsupported(op: Any, args: tuple) -> None:
 def cpu_fallback(op: Any, args: tuple, kwargs: dict) -> Any:
     name = op._schema.name
     line = str(user_line())
-    if any(a.alias_info is not None and not a.alias_info.is_write
-           for a in op._schema.arguments):
+    if any(
+        a.alias_info is not None and not a.alias_info.is_write
+        for a in op._schema.arguments
+    ):
         raise UnsupportedError(
             f"the view operator {name}", line, "copy the tensor first (x.clone())"
         )
@@ -291,5 +295,3 @@ def boxed_fallback(op: Any, *args: Any, **kwargs: Any) -> Any:
     if runs_below(seam.PRINT_CODES):
         return on_host(op, args, None, Cause.PRINT, **kwargs)
     return no_row(op, args, None, **kwargs)
-
-

@@ -119,7 +119,9 @@ def native_batch_norm(
         args = tuple([None if t is None else read(t) for t in tensors])
         static = (const(training), const(float(momentum)), const(float(eps)))
         news = [
-            contiguous_spec(t.shape, t.dtype) if t is not None else spec((), (), input.dtype)
+            contiguous_spec(t.shape, t.dtype)
+            if t is not None
+            else spec((), (), input.dtype)
             for t in running
         ]
         results = record_op("tarry::batch_norm", (*args, *static), (*outs, *news))

@@ -11,8 +11,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import torch
-
 from tarry.dispatch import growth, seam
 from tarry.dispatch.operands import KINDS, foreign, read, store
 from tarry.dispatch.storage import TarryStorage, restride, slot_of
@@ -114,12 +112,15 @@ def _part(p: Param, i: int, wrapped: bool) -> list[str]:
             f"if k{i} is not None: nums += ({name},)",
         ]
     if p.kind == "numbers":
-        return [f"k{i} = tuple([KINDS[v.__class__] for v in {name}]); nums += tuple({name})"]
+        return [
+            f"k{i} = tuple([KINDS[v.__class__] for v in {name}]); nums += tuple({name})"
+        ]
     if p.kind == "ignored":
         return []
     if "List[" in p.type:
-        return [f"k{i} = None if {name} is None else TOKEN({name})" if "float" in p.type
-                else f"k{i} = None if {name} is None else tuple({name}) if {name}.__class__ is list else {name}"]
+        if "float" in p.type:
+            return [f"k{i} = None if {name} is None else TOKEN({name})"]
+        return [f"k{i} = tuple({name}) if {name}.__class__ is list else {name}"]
     if p.type in ("float", "Optional[float]", "number", "Optional[number]"):
         return [f"k{i} = None if {name} is None else TOKEN({name})"]
     return [f"k{i} = {name}"]
@@ -277,10 +278,12 @@ def make(name: str, row: Row, inplace: bool, number: int) -> Callable[..., Any]:
     scope = {
         **_NAMES,
         "KERNEL": kernel,
-        "CREATE": torch._C._acc.create_empty_tensor,
+        "CREATE": seam.create_empty_tensor,
         **{f"D_{p.name}": p.default for p in kernel.params},
     }
-    code = compile(source(kernel, python_name, number), f"<tarry kernel {name}>", "exec")
+    code = compile(
+        source(kernel, python_name, number), f"<tarry kernel {name}>", "exec"
+    )
     exec(code, scope)
     return scope[python_name]
 
@@ -320,5 +323,3 @@ def all_kernels() -> dict[str, Callable[..., Any]]:
         name: make(name, row, inplace, number)
         for number, (name, (row, inplace)) in enumerate(found.items())
     }
-
-

@@ -31,7 +31,12 @@ def row_for(packet: str, which: str) -> Row | None:
     tries = {
         "List": [f"{name}.Tensor", f"{name}.Tensor_Tensor", name],
         "Scalar": [f"{name}.Tensor_Scalar", f"{name}.Scalar", f"{name}.Tensor", name],
-        "ScalarList": [f"{name}.Tensor_Scalar", f"{name}.Scalar", f"{name}.Tensor", name],
+        "ScalarList": [
+            f"{name}.Tensor_Scalar",
+            f"{name}.Scalar",
+            f"{name}.Tensor",
+            name,
+        ],
         "Tensor": [f"{name}.Tensor", name],
         "ScalarAndTensor": [f"{name}.Scalar"],
     }.get(which, [name])
@@ -46,9 +51,11 @@ class Plan:
     def __init__(self, op: Any, row: Row, params: list[Param], number: int) -> None:
         self.op, self.row, self.params, self.number = op, row, params, number
         arguments = op._schema.arguments
-        self.inplace = bool(arguments[0].alias_info and arguments[0].alias_info.is_write)
+        self.inplace = bool(
+            arguments[0].alias_info and arguments[0].alias_info.is_write
+        )
         self.static = row.static
-        # Where each argument of the row comes from: "e" the element, "s" what is shared.
+        # Where each argument of the row comes from: the element, or what is shared.
         self.layout = "".join("se"[p.type.startswith("List[")] for p in params)
         if row.name == "linalg_vector_norm":  # (self, ord, dtype) in the list form
             self.layout = "es__s"
@@ -206,4 +213,3 @@ def foreach_kernels() -> dict[str, Callable[..., Any]]:
         op = seam.op_overload(name)
         found[name] = list_kernel(Plan(op, row, params(op, row), len(found)))
     return found
-

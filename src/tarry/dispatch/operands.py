@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from tarry.dispatch import seam
-from tarry.dispatch.storage import is_base, new_tensor, slot_of
+from tarry.dispatch.storage import is_base, new_tensor
 from tarry.errors import PoisonedError
 from tarry.record.lines import user_line
 from tarry.record.slot import (
@@ -245,5 +245,3 @@ def number_arg(value: Any) -> tuple[Any, tuple]:
     """A Python number as an instruction argument and the run-time numbers it brings."""
     kind, numbers = foreign(value)
     return Num(kind), numbers
-
-

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from tarry.dispatch import seam
 from tarry.dispatch.operands import (
     append,
     contiguous_spec,
@@ -59,6 +60,24 @@ def _numbers(values: tuple) -> tuple[tuple, tuple]:
     return args, numbers
 
 
+def check_generator(generator: Any) -> None:
+    """The device has one random stream of its own; another's generator is an error."""
+    if generator is not None and generator.device.type != seam.DEVICE:
+        raise RuntimeError(
+            f"Expected a '{seam.DEVICE}' device type for generator but found "
+            f"'{generator.device.type}'. Seed the device with torch.manual_seed, or "
+            f"draw on the CPU and move the result."
+        )
+
+
+def _checked(kernel: Any) -> Any:
+    def call(*args: Any, generator: Any = None, **kwargs: Any) -> Any:
+        check_generator(generator)
+        return kernel(*args, **kwargs)
+
+    return call
+
+
 def _fill(self: torch.Tensor, op: str, values: tuple, *static: Any) -> torch.Tensor:
     """`self` becomes a draw of `op` with these run-time parameters."""
     args, numbers = _numbers(values)
@@ -77,7 +96,7 @@ def _check_range(ok: bool, message: str) -> None:
         raise RuntimeError(message)
 
 
-def uniform_(self: Any, low: float = 0.0, high: float = 1.0, *, generator: Any = None):
+def uniform_(self: Any, low: float = 0.0, high: float = 1.0) -> Any:
     _check_range(
         low <= high,
         f"uniform_ expects to return a [from, to) range, but found from={low:g} > "
@@ -86,15 +105,13 @@ def uniform_(self: Any, low: float = 0.0, high: float = 1.0, *, generator: Any =
     return _fill(self, "tarry::uniform", (float(low), float(high)))
 
 
-def normal_(self: Any, mean: float = 0.0, std: float = 1.0, *, generator: Any = None):
+def normal_(self: Any, mean: float = 0.0, std: float = 1.0) -> Any:
     _check_range(std >= 0.0, f"normal expects std >= 0.0, but found std {std:g}")
     return _fill(self, "tarry::normal", (float(mean), float(std)))
 
 
-def bernoulli_(self: Any, p: float = 0.5, *, generator: Any = None) -> Any:
-    _check_range(
-        0 <= p <= 1, f"bernoulli_ expects p to be in [0, 1], but got p={p:g}"
-    )
+def bernoulli_(self: Any, p: float = 0.5) -> Any:
+    _check_range(0 <= p <= 1, f"bernoulli_ expects p to be in [0, 1], but got p={p:g}")
     return _fill(self, "tarry::bernoulli", (float(p),))
 
 
@@ -104,7 +121,7 @@ def _from_tensors(op: str, tensors: tuple, out: Any) -> torch.Tensor:
         return record_op(op, (*args, *_DRAW), (out,), stream.next())[0]
 
 
-def bernoulli_tensor_(self: Any, p: torch.Tensor, *, generator: Any = None) -> Any:
+def bernoulli_tensor_(self: Any, p: torch.Tensor) -> Any:
     p = p.to(self.device).expand(self.shape)
     drawn = _from_tensors(
         "tarry::bernoulli_tensor", (p,), contiguous_spec(self.shape, self.dtype)
@@ -112,12 +129,12 @@ def bernoulli_tensor_(self: Any, p: torch.Tensor, *, generator: Any = None) -> A
     return self.copy_(drawn)
 
 
-def bernoulli(self: torch.Tensor, *, generator: Any = None) -> torch.Tensor:
+def bernoulli(self: torch.Tensor) -> torch.Tensor:
     out = contiguous_spec(self.shape, self.dtype)
     return _from_tensors("tarry::bernoulli_tensor", (self,), out)
 
 
-def bernoulli_p(self: torch.Tensor, p: float, *, generator: Any = None) -> Any:
+def bernoulli_p(self: torch.Tensor, p: float) -> Any:
     return bernoulli_(torch.empty_like(self), p)
 
 
@@ -131,47 +148,42 @@ def _limit(dtype: torch.dtype) -> int:
     return min(torch.iinfo(dtype).max, 2**63 - 2) + 1
 
 
-def random_(self: Any, *, generator: Any = None) -> Any:
+def random_(self: Any) -> Any:
     return random_from(self, 0, _limit(self.dtype))
 
 
-def random_to(self: Any, to: int, *, generator: Any = None) -> Any:
+def random_to(self: Any, to: int) -> Any:
     return random_from(self, 0, to)
 
 
-def random_from(self: Any, low: int, high: Any = None, *, generator: Any = None):
+def random_from(self: Any, low: int, high: Any = None) -> Any:
     high = _limit(self.dtype) if high is None else high
     _check_range(
         low < high,
-        "random_ expects 'from' to be less than 'to', but got from="
-        f"{low} >= to={high}",
+        f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}",
     )
     return _fill(self, "tarry::randint", (int(low), int(high)))
 
 
-def exponential_(self: Any, lambd: float = 1.0, *, generator: Any = None) -> Any:
+def exponential_(self: Any, lambd: float = 1.0) -> Any:
     _check_range(
         lambd > 0.0, f"exponential_ expects lambda > 0.0, but found lambda={lambd:g}"
     )
     return _fill(self, "tarry::exponential", (float(lambd),))
 
 
-def geometric_(self: Any, p: float, *, generator: Any = None) -> Any:
+def geometric_(self: Any, p: float) -> Any:
     _check_range(0 < p < 1, f"geometric_ expects p to be in (0, 1), but got p={p:g}")
     return _fill(self, "tarry::geometric", (float(p),))
 
 
-def cauchy_(self: Any, median: float = 0.0, sigma: float = 1.0, *, generator=None):
-    _check_range(
-        sigma > 0.0, f"cauchy_ expects sigma > 0.0, but found sigma={sigma:g}"
-    )
+def cauchy_(self: Any, median: float = 0.0, sigma: float = 1.0) -> Any:
+    _check_range(sigma > 0.0, f"cauchy_ expects sigma > 0.0, but found sigma={sigma:g}")
     return _fill(self, "tarry::cauchy", (float(median), float(sigma)))
 
 
-def log_normal_(self: Any, mean: float = 1.0, std: float = 2.0, *, generator=None):
-    _check_range(
-        std > 0.0, f"log_normal_ expects std > 0.0, but found std={std:g}"
-    )
+def log_normal_(self: Any, mean: float = 1.0, std: float = 2.0) -> Any:
+    _check_range(std > 0.0, f"log_normal_ expects std > 0.0, but found std={std:g}")
     return _fill(self, "tarry::log_normal", (float(mean), float(std)))
 
 
@@ -181,7 +193,7 @@ def randperm(n: int, *, dtype: Any = torch.int64, **options: Any) -> torch.Tenso
     return record_op("tarry::randperm", _DRAW, (out,), stream.next())[0]
 
 
-def randperm_generator(n: int, *, generator: Any = None, **options: Any) -> Any:
+def randperm_generator(n: int, **options: Any) -> Any:
     return randperm(n, **options)
 
 
@@ -189,8 +201,6 @@ def multinomial(
     self: torch.Tensor,
     num_samples: int,
     replacement: bool = False,
-    *,
-    generator: Any = None,
 ) -> torch.Tensor:
     _check_range(num_samples > 0, "cannot sample n_sample <= 0 samples")
     _check_range(
@@ -214,7 +224,7 @@ def native_dropout(self: torch.Tensor, p: float, train: Any = True) -> Any:
         return tuple(record_op("tarry::dropout", args, (out, mask), numbers))
 
 
-def normal_tensors(mean: Any, std: Any, *, generator: Any = None) -> torch.Tensor:
+def normal_tensors(mean: Any, std: Any) -> torch.Tensor:
     like = mean if isinstance(mean, torch.Tensor) else std
     shape = torch.broadcast_shapes(
         *[t.shape for t in (mean, std) if isinstance(t, torch.Tensor)]
@@ -223,7 +233,7 @@ def normal_tensors(mean: Any, std: Any, *, generator: Any = None) -> torch.Tenso
     return drawn * std + mean
 
 
-KERNELS = {
+_DRAWS = {
     "uniform_": uniform_,
     "normal_": normal_,
     "bernoulli_.float": bernoulli_,
@@ -245,3 +255,4 @@ KERNELS = {
     "normal.float_Tensor": normal_tensors,
     "normal.Tensor_Tensor": normal_tensors,
 }
+KERNELS = {name: _checked(kernel) for name, kernel in _DRAWS.items()}

@@ -20,8 +20,14 @@ META_KEYS = torch._C.DispatchKeySet(DispatchKey.Meta)
 PRINT_CODES = {torch._tensor_str._str_intern.__code__}
 
 
-def create_empty_tensor(shape: Any, dtype: Any) -> torch.Tensor:
-    return torch._C._acc.create_empty_tensor(shape, dtype)
+create_empty_tensor = torch._C._acc.create_empty_tensor
+
+
+class _DeviceGuard(torch._C._acc.DeviceGuard):
+    """Asked for its type around every operator, so with nothing to look up."""
+
+    def type_(self, _type: Any = torch._C._autograd.DeviceType.PrivateUse1) -> Any:
+        return _type
 
 
 def claim_device(module: Any) -> None:
@@ -29,7 +35,6 @@ def claim_device(module: Any) -> None:
 
     Raises OldTorchError or SlotTakenError.
     """
-    global create_empty_tensor
     found = torch._C._get_privateuse1_backend_name()
     if found not in ("privateuseone", DEVICE):
         raise SlotTakenError(found)
@@ -38,7 +43,7 @@ def claim_device(module: Any) -> None:
     )
     if setup is None or not hasattr(torch._C, "_acc"):
         raise OldTorchError(torch.__version__, NEEDED_TORCH)
-    setup(DEVICE, module)
+    setup(DEVICE, module, device_guard=_DeviceGuard())
 
 
 def op_overload(name: str) -> Any:
@@ -65,7 +70,6 @@ def all_aten_overloads() -> list[str]:
 def decompositions() -> dict[Any, Any]:
     """PyTorch's own decompositions, by overload."""
     import torch._decomp as decomp
-    import torch._refs
 
     return decomp.decomposition_table
 

@@ -33,7 +33,9 @@ def _through_meta(name: str) -> Any:
 
 def as_strided_(self: torch.Tensor, size: Any, stride: Any, offset: Any = None) -> Any:
     slot_of(self).mark_viewed()
-    return _set_geometry(self, size, stride, self.storage_offset() if offset is None else offset)
+    return _set_geometry(
+        self, size, stride, self.storage_offset() if offset is None else offset
+    )
 
 
 def _set_geometry(self: Any, size: Any, stride: Any, offset: int) -> Any:
@@ -66,12 +68,14 @@ def _retyped(self: torch.Tensor, dtype: torch.dtype, op: Any, *args: Any) -> Any
     return op.redispatch(META, self, *args)
 
 
-def set_storage(self: Any, source: Any, offset: Any, size: Any, stride: Any = ()) -> Any:
+def set_storage(
+    self: Any, source: Any, offset: Any, size: Any, stride: Any = ()
+) -> Any:
     """`set_`: `self` becomes a tensor of this geometry on another storage."""
     if source.device.type != seam.DEVICE:
         raise RuntimeError(
-            f"set_: a tensor on {seam.DEVICE} cannot take a storage on {source.device}; "
-            f"move it there first with .to('{seam.DEVICE}')"
+            f"set_: a tensor on {seam.DEVICE} cannot take a storage on "
+            f"{source.device}; move it there first with .to('{seam.DEVICE}')"
         )
     slot = source.slot
     slot.mark_viewed()
@@ -145,4 +149,3 @@ KERNELS = {
     "set_.source_Tensor": set_tensor,
     "resize_": resize_,
 }
-

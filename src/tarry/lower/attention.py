@@ -1,8 +1,9 @@
 """Scaled dot-product attention as P V with P = softmax(Q K' scale + bias), and its
 gradient from the saved P and the output (dS = P (dP - rowsum(dO O)), Dao et al. 2022).
 
-Where forward and backward are in one program, P never leaves it. Shapes are (batch, heads, length, width);
-fewer key heads than query heads are repeated. A line of which all is masked gives 0.
+Where forward and backward are in one program, P never leaves it. Shapes are (batch,
+heads, length, width); fewer key heads than query heads are repeated. A line of which
+all is masked gives 0.
 """
 
 import math
@@ -41,9 +42,7 @@ def _folded(g: Any, heads: int) -> Any:
     return lax.reduce_sum(lax.reshape(g, (b, heads, h // heads, t, d)), (2,))
 
 
-def _scores(
-    q: Any, k: Any, bias: Any, is_causal: bool, factor: float | None
-) -> Any:
+def _scores(q: Any, k: Any, bias: Any, is_causal: bool, factor: float | None) -> Any:
     """The scores, in the compute dtype."""
     factor = 1 / math.sqrt(q.shape[-1]) if factor is None else factor
     q = convert(scale(widen(q), factor), q.dtype)

@@ -51,9 +51,7 @@ class Scalar:
 
     __slots__ = ("kind", "to")
 
-    def __init__(
-        self, kind: str | torch.dtype, to: Callable[[np.dtype], Any]
-    ) -> None:
+    def __init__(self, kind: str | torch.dtype, to: Callable[[np.dtype], Any]) -> None:
         self.kind, self.to = kind, to
 
 

@@ -29,8 +29,10 @@ def _unflat(value: Any, spec: Spec, dtype: Any) -> Any:
         value = recast(value, dtypes.to_numpy(spec.dtype))
     value = lax.reshape(value, dims)
     inverse = tuple(int(i) for i in np.argsort(perm))
-    return value if perm == inverse == tuple(range(len(perm))) else lax.transpose(
-        value, inverse
+    return (
+        value
+        if perm == inverse == tuple(range(len(perm)))
+        else lax.transpose(value, inverse)
     )
 
 

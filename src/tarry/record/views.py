@@ -6,6 +6,7 @@ In: the geometry (shape, strides, offset in elements) of a view of a flat array 
 """
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 from tarry.record.slot import Spec, contiguous_strides
 
@@ -70,9 +71,9 @@ def blocks(
 def _digits(size: int, view: list, offset: int) -> Blocks | None:
     """View strides as the units of a mixed radix over the flat array."""
     units = [size, *(s for s, _, _ in view)]
-    if any(a % b or a == b == 0 for a, b in zip(units, units[1:])):
+    if any(a % b or a == b == 0 for a, b in pairwise(units)):
         return None
-    radix = [a // b for a, b in zip(units, units[1:])]
+    radix = [a // b for a, b in pairwise(units)]
     last = units[-1]
     radix.append(last)
     starts, rest = [], offset

@@ -86,7 +86,9 @@ def compile_graph(
         warnings.filterwarnings("ignore", "Some donated buffers were not usable")
         jitted = jax.jit(
             flat,
-            donate_argnums=tuple(i + 2 + len(loose) for i in usable_donation(graph, donated)),
+            donate_argnums=tuple(
+                i + 2 + len(loose) for i in usable_donation(graph, donated)
+            ),
             keep_unused=True,
         )
         lowered = jitted.lower(

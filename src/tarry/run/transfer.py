@@ -18,9 +18,7 @@ def upload(arrays: list[np.ndarray]) -> list[Any]:
     started = time.perf_counter()
     with x64():
         buffers = jax.device_put(arrays, device())
-    ledger.sample(
-        "TransferToDeviceTime", (time.perf_counter() - started) * 1e9, "time"
-    )
+    ledger.sample("TransferToDeviceTime", (time.perf_counter() - started) * 1e9, "time")
     ledger.sample("OutboundData", sum(a.nbytes for a in arrays), "bytes")
     ledger.count("CreateDataHandles", len(arrays))
     return buffers
