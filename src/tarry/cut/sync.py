@@ -210,10 +210,10 @@ def _settle(trace: Trace, live: Live, results: dict[int, Any]) -> None:
                 slot.move(HOST if entry.host else DEVICE, entry.data)
             elif pos in results:
                 slot.move(DEVICE, results[pos])
-    for entry in trace.inputs.values():
-        slot = entry.slot()
-        if slot is not None:
-            slot.pos = slot.at = -1
+    for each in trace.inputs.values():
+        owner = each.slot()
+        if owner is not None:
+            owner.pos = owner.at = -1
 
 
 def _fail(trace: Trace, live: Live, failure: ProgramError) -> None:
@@ -233,14 +233,14 @@ def _revert(trace: Trace, live: Live, kept: set, failure: ProgramError) -> None:
         if slot is not None and not gone:
             before[slot] = entry
     for pos, slots in live.items():
+        if pos in kept or pos in trace.inputs:
+            continue
         for slot in slots:
-            if pos in kept or pos in trace.inputs or slot.state is not IR:
-                continue
-            entry = before.get(slot)
-            if entry is None:
+            old = before.get(slot)
+            if slot.state is IR and old is None:
                 slot.move(POISONED, Failure(failure))
-            else:
-                slot.move(HOST if entry.host else DEVICE, entry.data)
+            elif slot.state is IR and old is not None:
+                slot.move(HOST if old.host else DEVICE, old.data)
 
 
 def _unaffected(trace: Trace, wanted: tuple, error: LoweringError) -> tuple:

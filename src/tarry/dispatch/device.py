@@ -105,7 +105,7 @@ class DeviceModule(ModuleType):
 
 def explicit(kernels: dict[str, Any]) -> dict[str, Any]:
     """The kernels written by hand, those that wrap a generated one included."""
-    wrapped = {}
+    wrapped: dict[str, Any] = {}
     for name in ("index.Tensor", "_unsafe_index.Tensor"):
         if name in kernels:
             wrapped[name] = dynamic.index(kernels[name])

@@ -226,7 +226,7 @@ def many(tensors: Any) -> tuple[tuple, tuple]:
 
 
 def make_results(trace: Any, node: Instr) -> tuple:
-    outs = []
+    outs: list[Any] = []
     for i, s in enumerate(node.specs):
         if s is ABSENT:
             outs.append(None)

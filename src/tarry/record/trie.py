@@ -95,9 +95,9 @@ class Instr:
         self.parent, self.op, self.args, self.specs, self.line = (
             parent, op, args, specs, line,
         )  # fmt: skip
-        self.base = parent.end if parent is not None else 0
-        self.end = self.base + len(specs)
-        self.count = parent.count + 1 if parent is not None else 0
+        self.base: int = parent.end if parent is not None else 0
+        self.end: int = self.base + len(specs)
+        self.count: int = parent.count + 1 if parent is not None else 0
         self.scalars = count_numbers(args)
         self.spec = specs[0] if specs else None
         self.shape = specs[0].shape if specs else None

@@ -23,9 +23,9 @@ def choose(graph: Graph, platform: str) -> dict[str, str]:
 
 def is_recurrence(graph: Graph) -> bool:
     """Deep, narrow and shared: see the module's first paragraph."""
-    pointwise, shared, depth, users = 0, 0, [], {}
-    deepest = 0
-    dots = 0
+    depth: list[int] = []
+    users: dict[int, int] = {}
+    deepest = dots = 0
     for node in graph.nodes:
         ids = list(operands(node.args))
         own = max((depth[v] for v in ids), default=0)
@@ -35,7 +35,6 @@ def is_recurrence(graph: Graph) -> bool:
         deepest = max(deepest, own)
         for v in ids:
             users[v] = users.get(v, 0) + is_pointwise
-        pointwise += is_pointwise
         dots += node.op in ("mm", "addmm", "bmm", "baddbmm")
         depth += [own] * len(node.specs)
     shared = sum(n > 1 for n in users.values())
