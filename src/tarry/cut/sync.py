@@ -133,10 +133,11 @@ def _find(
         record.lookup_s = time.perf_counter() - started
         record.program = found[1].number
         return found
+    env = environment()
+    started = time.perf_counter()
     bound = bind(trace.node, wanted)
     at = {v: i for i, v in enumerate(bound.inputs)}
     positions = tuple(sorted([at[v] for v in donated if v in at]))
-    env = environment()
     options = choose(bound.graph, env[0][1])
     key = Key(positions, (*env, *sorted(options.items())), bound.graph)
     program = store.get(key)

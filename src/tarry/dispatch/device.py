@@ -17,19 +17,21 @@ from tarry.cut.cause import Cause
 from tarry.cut.sync import cut
 from tarry.dispatch import (
     attention,
+    autocast,
     copies,
     creation,
     dynamic,
     exits,
     fused,
     random,
+    refused,
     seam,
     views,
 )
 from tarry.dispatch.kernels import all_kernels
 from tarry.dispatch.lists import foreach_kernels
 from tarry.dispatch.operands import contiguous_spec, host_slot
-from tarry.dispatch.storage import is_ours, new_tensor
+from tarry.dispatch.storage import bytes_of, is_ours, new_tensor
 from tarry.run.execute import block
 
 _library: list[Any] = []
@@ -98,10 +100,6 @@ class DeviceModule(ModuleType):
     def is_autocast_enabled(self) -> bool:
         return torch.is_autocast_enabled("tarry")
 
-    def memory_allocated(self, device: Any = None) -> int:
-        """Bytes in live buffers of the device's storages (see tarry.debug)."""
-        return 0
-
 
 def explicit(kernels: dict[str, Any]) -> dict[str, Any]:
     """The kernels written by hand, those that wrap a generated one included."""
@@ -148,8 +146,15 @@ def register() -> None:
             library.impl(name, kernel, "PrivateUse1")
         for name, kernel in attention.AUTOGRAD_KERNELS.items():
             library.impl(name, kernel, "AutogradPrivateUse1")
+        for name, kernel in autocast.kernels().items():
+            library.impl(name, kernel, "AutocastPrivateUse1")
+        for name, kernel in refused.CPU_KERNELS.items():
+            library.impl(name, kernel, "CPU")
         rest = torch.library.Library("_", "IMPL")
         rest.fallback(exits.boxed_fallback, "PrivateUse1")
+        rest.fallback(torch.library.fallthrough_kernel, "AutocastPrivateUse1")
+        for key, kernel in refused.BOXED.items():
+            rest.fallback(kernel, key)
     _library.extend((library, rest))
     torch.__future__.set_swap_module_params_on_conversion(True)
     torch.serialization.register_package(15, _location, _restore)
@@ -164,9 +169,7 @@ def _restore(storage: Any, location: str) -> Any:
     """A storage being loaded: its bytes become a host value of the device."""
     if not location.startswith(seam.DEVICE):
         return None
-    data = torch.empty(0, dtype=torch.uint8).set_(
-        storage.clone(), 0, (storage.nbytes(),)
-    )
+    data = bytes_of(storage.clone())
     out = contiguous_spec((storage.nbytes(),), torch.uint8)
     return new_tensor(host_slot(data, out)).untyped_storage()
 

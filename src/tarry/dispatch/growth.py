@@ -21,7 +21,7 @@ from tarry.errors import UnsupportedError
 from tarry.record.lines import runs_below, user_line
 from tarry.record.slot import ABSENT, Spec, contiguous_strides, spec
 from tarry.record.trie import Const, Instr, Num, Trace, const, recorder, token
-from tarry.record.views import is_dense
+from tarry.record.views import extent, is_dense
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ def grow(
     specs = _answers.get(known)
     if specs is None:
         try:
-            metas = infer(kernel.op, kernel.params, actual)
+            metas = _results(kernel, actual)
         except NotImplementedError:
             return Elsewhere(no_row(kernel.op, actual, kernel.params))
         specs = tuple([_result_spec(m) for m in metas])
@@ -60,6 +60,55 @@ def grow(
     args = encode(kernel, key[1:], actual)
     line = user_line()
     return recorder.grow(node, key, kernel.row.name, args, specs, line)
+
+
+def _results(kernel: Any, actual: tuple) -> tuple[Any, ...]:
+    """Meta tensors (None where PyTorch leaves a result undefined) of the results."""
+    if kernel.inplace and _overlaps(actual[0]):
+        _raise_as_cpu(kernel, actual)
+    if kernel.row.outs is not None:
+        return tuple(
+            [
+                o and torch.empty(o.shape, dtype=o.torch_dtype, device="meta")
+                for o in kernel.row.outs(*actual)
+            ]
+        )
+    try:
+        return infer(kernel.op, kernel.params, actual)
+    except NotImplementedError:
+        raise
+    except Exception:
+        _raise_as_cpu(kernel, actual)
+        raise
+
+
+def _overlaps(t: torch.Tensor) -> bool:
+    """True where two elements of `t` may share memory."""
+    return any(s == 0 and n > 1 for s, n in zip(t.stride(), t.shape))
+
+
+def _raise_as_cpu(kernel: Any, actual: tuple) -> None:
+    """Raise what PyTorch's CPU kernel raises for such operands, in its words."""
+    error = None
+    try:
+        on_meta(kernel.op, kernel.params, actual, _cpu_stand_in)
+    except Exception as raised:
+        error = raised
+    if error is not None:
+        raise type(error)(str(error)) from None
+
+
+def _cpu_stand_in(value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        if value.device.type == "cpu":
+            return value
+        memory = torch.zeros(
+            max(1, extent(tuple(value.shape), value.stride())), dtype=value.dtype
+        )
+        return memory.as_strided(value.shape, value.stride())
+    if isinstance(value, list | tuple):
+        return type(value)(map(_cpu_stand_in, value))
+    return value
 
 
 _answers: dict[tuple, tuple[Spec, ...]] = {}
@@ -89,9 +138,20 @@ def _geometries(value: Any) -> Any:
 
 def infer(op: Any, params: list[Any], actual: tuple) -> tuple[torch.Tensor, ...]:
     """The op on meta tensors; raises what PyTorch raises for a bad call."""
+    result = on_meta(op, params, actual, to_meta)
+    if isinstance(result, torch.Tensor):
+        return (result,)
+    flat: list[torch.Tensor] = []
+    for r in result or ():
+        flat += r if isinstance(r, list | tuple) else [r]
+    return tuple(flat)
+
+
+def on_meta(op: Any, params: list[Any], actual: tuple, stand_in: Any) -> Any:
+    """The op called with stand-ins for the tensors of a call."""
     positional, keywords = [], {}
     for p, value in zip(params, actual):
-        value = to_meta(value)
+        value = stand_in(value)
         if p.name in ("alpha", "beta") and value is None:
             value = 1
         if p.name == "device" and value is not None:
@@ -100,13 +160,7 @@ def infer(op: Any, params: list[Any], actual: tuple) -> tuple[torch.Tensor, ...]
             keywords[p.name] = value
         else:
             positional.append(value)
-    result = op(*positional, **keywords)
-    if isinstance(result, torch.Tensor):
-        return (result,)
-    flat: list[torch.Tensor] = []
-    for r in result or ():
-        flat += r if isinstance(r, list | tuple) else [r]
-    return tuple(flat)
+    return op(*positional, **keywords)
 
 
 def to_meta(value: Any) -> Any:

@@ -224,7 +224,7 @@ def native_dropout(self: torch.Tensor, p: float, train: Any = True) -> Any:
         return tuple(record_op("tarry::dropout", args, (out, mask), numbers))
 
 
-def normal_tensors(mean: Any, std: Any) -> torch.Tensor:
+def normal_tensors(mean: Any, std: Any = 1.0) -> torch.Tensor:
     like = mean if isinstance(mean, torch.Tensor) else std
     shape = torch.broadcast_shapes(
         *[t.shape for t in (mean, std) if isinstance(t, torch.Tensor)]

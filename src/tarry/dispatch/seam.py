@@ -61,6 +61,13 @@ def has_kernel(name: str, key: str) -> bool:
     return torch._C._dispatch_has_kernel_for_dispatch_key(f"aten::{name}", key)
 
 
+def without_autocast() -> Any:
+    """A context in which autocast kernels of the device are passed over."""
+    return torch._C._ExcludeDispatchKeyGuard(
+        torch._C.DispatchKeySet(DispatchKey.AutocastPrivateUse1)
+    )
+
+
 def all_aten_overloads() -> list[str]:
     """Names of all aten overloads, without `aten::`."""
     names = torch._C._dispatch_get_all_op_names()

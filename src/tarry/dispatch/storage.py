@@ -35,13 +35,24 @@ class TarryStorage(torch.UntypedStorage):
         """A CPU storage with a copy of the bytes; reads the value."""
         return TarryStorage.read_bytes(self)
 
+    def _write_file(self, f: Any, is_real_file: bool, *rest: Any) -> None:
+        self.cpu()._write_file(f, is_real_file, *rest)
+
+    def _set_from_file(self, *args: Any) -> None:
+        """Bytes that `torch.load` reads after it has placed the storage."""
+        host = torch.UntypedStorage(self.nbytes())
+        host._set_from_file(*args)
+        self.slot.data = bytes_of(host)
+
     def clone(self) -> "TarryStorage":
         return _twin(self)
 
     def __deepcopy__(self, memo: dict) -> "TarryStorage":
         memo = memo.setdefault("torch", {})
         if self._cdata not in memo:
-            memo[self._cdata] = _twin(self)
+            copy = memo[self._cdata] = _twin(self)
+            # PyTorch wraps plain storages only; `set_` makes it one of ours again.
+            copy.__class__ = torch.UntypedStorage
         return memo[self._cdata]
 
     def tolist(self) -> list[int]:
@@ -54,6 +65,11 @@ class TarryStorage(torch.UntypedStorage):
         return f"<{self.nbytes()} bytes on {self.device}, {self.slot.state.value}>"
 
     __str__ = __repr__
+
+
+def bytes_of(storage: torch.UntypedStorage) -> torch.Tensor:
+    """The bytes of a CPU storage as a tensor, without a copy."""
+    return torch.empty(0, dtype=torch.uint8).set_(storage)
 
 
 def attach(tensor: torch.Tensor, slot: Slot) -> torch.Tensor:

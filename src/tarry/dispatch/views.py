@@ -10,7 +10,7 @@ import torch
 
 from tarry.dispatch import seam
 from tarry.dispatch.operands import contiguous_spec, read
-from tarry.dispatch.storage import slot_of
+from tarry.dispatch.storage import TarryStorage, slot_of
 from tarry.record.slot import HOST, IR
 from tarry.record.trie import recorder
 from tarry.record.views import extent
@@ -78,6 +78,7 @@ def set_storage(
             f"{source.device}; move it there first with .to('{seam.DEVICE}')"
         )
     slot = source.slot
+    source.__class__ = TarryStorage
     slot.mark_viewed()
     if slot.state is HOST and slot.spec.dtype is torch.uint8:
         _retype_host(slot, self.dtype)

@@ -73,6 +73,7 @@ class Row:
     ignores: frozenset[str] = frozenset()
     pointwise: bool = False
     transposes: bool = False
+    outs: Callable[..., list[Out | None]] | None = None
 
 
 TABLE: dict[str, Row] = {}
@@ -90,13 +91,15 @@ def row(
     static: Sequence[str] = (),
     ignores: Sequence[str] = (),
     transposes: bool = False,
+    outs: Callable[..., list[Out | None]] | None = None,
 ) -> Callable[[Callable], Callable]:
     """Register the decorated function as the lowering of these overloads.
 
     `scalars`: float arguments that are run-time values (schema type `Scalar` is one
     without being named); `static`: `Scalar` arguments that shape the program;
     `ignores`: tensor arguments of which only shape and dtype matter; `transposes`:
-    transposed views arrive as `Transposed`.
+    transposed views arrive as `Transposed`; `outs`: result specs from the call's
+    arguments, for operators for which PyTorch has no meta kernel.
     """
 
     def register(lower: Callable) -> Callable:
@@ -109,6 +112,7 @@ def row(
                     frozenset(static),
                     frozenset(ignores),
                     transposes=transposes,
+                    outs=outs,
                 )
             )
         return lower

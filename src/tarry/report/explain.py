@@ -8,6 +8,7 @@ from tarry.cache.key import Key
 from tarry.cache.store import Store
 from tarry.dtypes import SHORT
 from tarry.record.graph import Graph, Node
+from tarry.record.slot import Spec
 from tarry.record.trie import INPUT, Const
 
 NEAREST = 8  # recent keys that a new one is compared with
@@ -31,7 +32,8 @@ def why_new(key: Key, store: Store[Key, Any]) -> str:
 
 def _size(graph: Graph) -> str:
     inputs = len(graph.inputs)
-    return f"{len(graph.nodes) - inputs} operations, {inputs} inputs"
+    operations = len(graph.nodes) - inputs
+    return f"{_count(operations, 'operation')}, {_count(inputs, 'input')}"
 
 
 def _likeness(a: Graph, b: Graph) -> float:
@@ -115,7 +117,15 @@ def _static_change(a: Node, b: Node) -> str:
 
 
 def _v(arg: Any) -> str:
-    return repr(arg.value) if isinstance(arg, Const) else "a tensor or number"
+    if not isinstance(arg, Const):
+        return "a tensor or number"
+    if isinstance(arg.value, Spec):
+        return f"{arg.value!r} with strides {list(arg.value.strides)}"
+    return repr(arg.value)
+
+
+def _count(n: int, what: str) -> str:
+    return f"{n} {what}" + "s" * (n != 1)
 
 
 def _name(node: Node) -> str:

@@ -6,6 +6,7 @@ from weakref import ref
 
 import numpy as np
 
+from tarry.ledger import ledger
 from tarry.lower.xla import jax
 from tarry.record.trie import Num
 from tarry.run.compile import Executable
@@ -76,7 +77,8 @@ def launch(program: Executable, inputs: list[Any], numbers: list[Any]) -> list[A
 
 def block() -> None:
     """Wait until the last launched program has run, if its result is still held."""
-    while _last:
-        value = _last.pop()()
-        if value is not None and not value.is_deleted():
-            value.block_until_ready()
+    with ledger.timed("WaitTime"):
+        while _last:
+            value = _last.pop()()
+            if value is not None and not value.is_deleted():
+                value.block_until_ready()

@@ -1,0 +1,39 @@
+"""What the device does not hold, and what PyTorch asks of it besides kernels."""
+
+from typing import Any
+
+import torch
+
+from tarry.errors import UnsupportedError
+from tarry.record.lines import user_line
+
+
+def refuse(layout: str, instead: str) -> Any:
+    """A boxed kernel that names the operator, the layout and the way out."""
+
+    def kernel(op: Any, *args: Any, **kwargs: Any) -> Any:
+        name = op._schema.name
+        raise UnsupportedError(
+            f"{name} on a {layout} tensor", str(user_line()), instead
+        )
+
+    return kernel
+
+
+BOXED = {
+    "SparsePrivateUse1": refuse("sparse", "use a dense tensor, x.to_dense()"),
+    "SparseCsrPrivateUse1": refuse("sparse CSR", "use a dense tensor, x.to_dense()"),
+    "QuantizedPrivateUse1": refuse("quantized", "use a plain dtype, x.dequantize()"),
+}
+
+
+def is_pinned(self: torch.Tensor, device: Any = None) -> bool:
+    return False
+
+
+def pin_memory(self: torch.Tensor, device: Any = None) -> torch.Tensor:
+    """A copy: uploads are batched from snapshots, so pinning gains nothing here."""
+    return self.clone()
+
+
+CPU_KERNELS = {"is_pinned": is_pinned, "_pin_memory": pin_memory}
