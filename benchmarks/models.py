@@ -1,5 +1,7 @@
 """The workloads' models and optimizers in plain PyTorch, float32, for any device."""
 
+from itertools import pairwise
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -44,9 +46,7 @@ class Block(nn.Module):
         """Query, key and value, each [batch, heads, time, width of a head]."""
         B, T, C = x.shape
         parts = self.qkv(self.ln1(x)).split(C, dim=2)
-        return [
-            t.view(B, T, GPT.heads, C // GPT.heads).transpose(1, 2) for t in parts
-        ]
+        return [t.view(B, T, GPT.heads, C // GPT.heads).transpose(1, 2) for t in parts]
 
     def finish(self, x: Tensor, attended: Tensor) -> Tensor:
         x = x + self.proj(attended.transpose(1, 2).reshape(x.shape))
@@ -136,7 +136,7 @@ class ResNet(nn.Module):
         self.c0, self.b0 = nn.Conv2d(3, 64, 3, 1, 1, bias=False), nn.BatchNorm2d(64)
         widths = [64, 64, 64, 128, 128, 256, 256, 512, 512]
         self.blocks = nn.ModuleList(
-            Basic(a, b, 1 if a == b else 2) for a, b in zip(widths, widths[1:])
+            Basic(a, b, 1 if a == b else 2) for a, b in pairwise(widths)
         )
         self.fc = nn.Linear(512, 10)
 

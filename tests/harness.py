@@ -184,27 +184,23 @@ def _strides(t: torch.Tensor) -> list[int]:
 
 
 def _prepare(
-    inputs: tuple, device: str, layout: Any, which: int, grad: bool
-) -> tuple[list, list[torch.Tensor]] | None:
-    """The inputs on `device`, the `which`-th tensor laid out by `layout`."""
+    inputs: tuple, device: str, layout: Any, grad: bool
+) -> tuple[list, list[torch.Tensor]]:
+    """The inputs on `device`, each tensor laid out by `layout` where it fits."""
     leaves: list[torch.Tensor] = []
-    fits = True
 
     def enter(x: Any) -> Any:
-        nonlocal fits
         if not isinstance(x, torch.Tensor):
             return x
-        made = (layout if len(leaves) == which else plain)(x, device)
+        made = layout(x, device)
         if made is None:
-            fits = False
-            return x
+            made = plain(x, device)
         if grad and (x.is_floating_point() or x.is_complex()):
             made = made.detach().requires_grad_()
         leaves.append(made)
         return made
 
-    made = tree_map(enter, list(inputs))
-    return (made, leaves) if fits else None
+    return tree_map(enter, list(inputs)), leaves
 
 
 def _run(
@@ -226,23 +222,19 @@ def _run(
 
 
 def _compare(
-    fn: Callable[..., Any], inputs: tuple, layout: Any, which: int, grad: bool,
-    strides: bool, seed: int | None,
+    fn: Callable[..., Any], inputs: tuple, layout: Any, grad: bool, strides: bool,
+    syncs: bool,
 ) -> None:  # fmt: skip
-    expect = _prepare(inputs, "cpu", layout, which, grad)
-    if expect is None:
-        return
     try:
-        want = _run(fn, *expect, "cpu", grad)
-    except RuntimeError:
+        want = _run(fn, *_prepare(inputs, "cpu", layout, grad), "cpu", grad)
+    except (RuntimeError, UserWarning):
         if layout is plain:
             raise
         return  # PyTorch itself does not take this layout
-    ours = _prepare(inputs, DEVICE, layout, which, grad)
-    assert ours is not None
-    with RandomSync(seed) if seed is not None else nullcontext():
+    ours = _prepare(inputs, DEVICE, layout, grad)
+    with RandomSync(len(ours[1])) if syncs else nullcontext():
         got = _run(fn, *ours, DEVICE, grad)
-    where = f"{layout.__name__} input {which}" if layout is not plain else "plain"
+    where = layout.__name__
     same(want[0], got[0], f"{where}: result", strides)
     same(want[1], got[1], f"{where}: gradient", False)
     same(want[2], got[2], f"{where}: input afterwards", False)
@@ -252,7 +244,7 @@ def check(
     fn: Callable[..., Any],
     *inputs: Any,
     grad: bool = True,
-    views: bool = True,
+    views: bool | list = True,
     syncs: bool = True,
     strides: bool = True,
     cuts: int | None = None,
@@ -261,28 +253,22 @@ def check(
     """Assert that `fn(*inputs)` is on tarry what it is on the CPU.
 
     `inputs`: CPU tensors and anything else, lists allowed. `grad`: compare the
-    gradients of every floating-point input. `views`: again with each input laid out
-    in each way of `VIEWS`. `syncs`: again with syncs at random places. `cuts` and
-    `compiles`: how many the first, plain run may cause before anything is read.
+    gradients of every floating-point input. `views`: again with the inputs laid out
+    in each way of `VIEWS` (or of the given list). `syncs`: once more with syncs at
+    random places. `cuts` and `compiles`: how many a first run and a sync cause.
     """
-    expect = _prepare(inputs, DEVICE, plain, -1, grad)
-    assert expect is not None
     if cuts is not None or compiles is not None:
         tarry.sync()
-        with (
-            _counted(cut_count, cuts or 0, cuts is None, "cuts") if cuts is not None
-            else nullcontext(),
-            _counted(compile_count, compiles or 0, False, "compiles")
-            if compiles is not None else nullcontext(),
-        ):  # fmt: skip
-            _run(fn, *expect, DEVICE, grad)
-            tarry.sync()
+        want_cuts = (cut_count, cuts) if cuts is not None else (int, 0)
+        want_compiles = (compile_count, compiles) if compiles is not None else (int, 0)
+        with _counted(*want_cuts, False, "cuts"):
+            with _counted(*want_compiles, False, "compiles"):
+                held = _run(fn, *_prepare(inputs, DEVICE, plain, grad), DEVICE, grad)
+                tarry.sync()
+        del held
     with fallbacks(0):
-        _compare(fn, inputs, plain, -1, grad, strides, None)
-        tensors = [x for x in tree_leaves(list(inputs)) if isinstance(x, torch.Tensor)]
-        if views:
-            for layout in VIEWS:
-                for which in range(len(tensors)):
-                    _compare(fn, inputs, layout, which, grad, strides, None)
-        if syncs:
-            _compare(fn, inputs, plain, -1, grad, strides, len(tensors))
+        _compare(fn, inputs, plain, grad, strides, False)
+        for layout in VIEWS if views is True else views or []:
+            _compare(fn, inputs, layout, grad, strides, syncs and layout is sliced)
+        if syncs and not views:
+            _compare(fn, inputs, plain, grad, strides, True)

@@ -54,8 +54,8 @@ def cut(cause: Cause, detail: str = "", wait: bool = False) -> None:
 
     Raises ProgramError if the program cannot be compiled or run.
     """
-    with recorder.lock:
-        trace, begun = recorder.trace, time.perf_counter()
+    begun = time.perf_counter()
+    with recorder.closed() as trace:
         live = live_slots(trace)
         wanted = tuple(sorted([v for v in live if v not in trace.inputs]))
         if wanted:

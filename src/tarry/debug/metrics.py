@@ -4,7 +4,10 @@ Times are nanoseconds, sizes bytes. Source of names and format: torch_xla 2.9,
 `torch_xla/debug/metrics.py` and `csrc/runtime/metrics.cpp`.
 """
 
+from collections import Counter
+
 from tarry.ledger import ledger
+from tarry.record.trie import recorder
 from tarry.report.metrics import report, short_report
 
 _SHORT_COUNTERS = ("CachedCompile", "MarkStep", "DynamoSyncInputExecuteTime")
@@ -17,17 +20,32 @@ _SHORT_METRICS = (
 )
 
 
+_cleared: Counter[str] = Counter()
+
+
+def _counters() -> Counter[str]:
+    """All counters; `xla::<op>` ones are read off the recording, not kept per op."""
+    recorded = recorder.op_counts() - _cleared
+    by_name: Counter[str] = Counter()
+    for op, n in recorded.items():
+        if not op.startswith("tarry::"):
+            by_name["xla::" + op.partition(".")[0]] += n
+    return ledger.counters + by_name
+
+
 def counter_names() -> list[str]:
     """Names of the counters above zero."""
-    return sorted(name for name, n in ledger.counters.items() if n > 0)
+    return sorted(_counters())
 
 
 def counter_value(name: str) -> int | None:
     """The counter's value; None where it never counted."""
-    return ledger.counters.get(name) or None
+    return _counters().get(name) or None
 
 
 def clear_counters() -> None:
+    _cleared.clear()
+    _cleared.update(recorder.op_counts())
     ledger.clear_counters()
 
 
@@ -56,7 +74,7 @@ def clear_all() -> None:
 
 def metrics_report() -> str:
     """All metrics, then all counters, as torch_xla prints them."""
-    return report(ledger.metrics, ledger.counters)
+    return report(ledger.metrics, _counters())
 
 
 def short_metrics_report(
@@ -65,7 +83,7 @@ def short_metrics_report(
     """The named ones (by default the most telling), and every CPU fallback."""
     return short_report(
         ledger.metrics,
-        ledger.counters,
+        _counters(),
         tuple(metric_names or _SHORT_METRICS),
         tuple(counter_names or _SHORT_COUNTERS),
     )

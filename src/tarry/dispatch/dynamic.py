@@ -122,6 +122,29 @@ def repeat_interleave(repeats: torch.Tensor, *, output_size: Any = None) -> Any:
     return torch.searchsorted(ends, places, right=True).to(repeats.dtype)
 
 
+def bincount(self: torch.Tensor, weights: Any = None, minlength: int = 0) -> Any:
+    if self.dim() != 1 or self.dtype.is_floating_point or self.dtype.is_complex:
+        raise RuntimeError("bincount only supports 1-d non-negative integral inputs.")
+    if minlength < 0:
+        raise RuntimeError(f"minlength should be >= 0, but got: {minlength}")
+    if weights is not None and weights.shape != self.shape:
+        raise RuntimeError("weights should be 1-d and have the same length as input")
+    size = minlength
+    if self.numel():
+        ends = value_of(torch.stack(self.aminmax()), Cause.SHAPE, "aten::bincount")
+        if ends[0] < 0:
+            raise RuntimeError(
+                "bincount only supports 1-d non-negative integral inputs."
+            )
+        size = max(minlength, int(ends[1]) + 1)
+    if weights is None:
+        weights = torch.ones_like(self, dtype=torch.int64)
+    elif weights.dtype is not torch.float32:
+        weights = weights.to(torch.float64)
+    counts = torch.zeros(size, dtype=weights.dtype, device=self.device)
+    return counts.index_add_(0, self.to(torch.int64), weights)
+
+
 def _through_host(name: str) -> Any:
     op = getattr(torch.ops.aten, name).default
 
@@ -148,6 +171,7 @@ KERNELS = {
     "nonzero": _off_print(torch.ops.aten.nonzero.default, nonzero),
     "masked_select": _off_print(torch.ops.aten.masked_select.default, masked_select),
     "repeat_interleave.Tensor": repeat_interleave,
+    "bincount": bincount,
     **{
         n: _through_host(n)
         for n in (

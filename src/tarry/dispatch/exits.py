@@ -59,7 +59,10 @@ def value_of(t: torch.Tensor, cause: Cause, detail: str = "") -> torch.Tensor:
         base = strided.copy_(base)
     if t.dtype is not spec.dtype:
         base = base.as_strided((spec.numel,), (1,)).view(t.dtype)
-    return base.as_strided(t.shape, t.stride(), t.storage_offset())
+    value = base.as_strided(t.shape, t.stride(), t.storage_offset())
+    if t.is_conj():
+        value = value.conj_physical()
+    return -value if t.is_neg() else value
 
 
 def copy_of(t: torch.Tensor, cause: Cause, detail: str = "") -> torch.Tensor:

@@ -39,6 +39,8 @@ def grow(
     trace: Trace, node: Instr, key: tuple, kernel: Any, actual: tuple
 ) -> Instr | Elsewhere | None:
     """The new edge for this call; None where the call has to start again."""
+    if recorder.trace is not trace:
+        return None
     if runs_below(seam.PRINT_CODES):
         return Elsewhere(on_host(kernel.op, actual, kernel.params, Cause.PRINT))
     if node.count >= config.node_budget:
@@ -64,7 +66,7 @@ def grow(
 
 def _results(kernel: Any, actual: tuple) -> tuple[Any, ...]:
     """Meta tensors (None where PyTorch leaves a result undefined) of the results."""
-    if kernel.inplace and _overlaps(actual[0]):
+    if _is_doubtful(kernel, actual):
         _raise_as_cpu(kernel, actual)
     if kernel.row.outs is not None:
         return tuple(
@@ -80,6 +82,23 @@ def _results(kernel: Any, actual: tuple) -> tuple[Any, ...]:
     except Exception:
         _raise_as_cpu(kernel, actual)
         raise
+
+
+def _is_doubtful(kernel: Any, actual: tuple) -> bool:
+    """True for calls that PyTorch's meta kernels may accept and its CPU ones refuse."""
+    first = actual[0] if actual else None
+    if not isinstance(first, torch.Tensor):
+        return False
+    exact = not (first.is_floating_point() or first.is_complex())
+    if kernel.inplace and (_overlaps(first) or (exact and _any_float(actual))):
+        return True
+    last = max(first.dim(), 1)
+    dims = [v for p, v in zip(kernel.params, actual) if p.name == "dim"]
+    return any(type(d) is int and not -last <= d < last for d in dims)
+
+
+def _any_float(actual: tuple) -> bool:
+    return any(isinstance(value, float | complex) for value in actual)
 
 
 def _overlaps(t: torch.Tensor) -> bool:

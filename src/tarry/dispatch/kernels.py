@@ -39,7 +39,7 @@ def params(op: Any, row: Row) -> list[Param]:
         if a.is_out:
             continue
         default = a.default_value if a.has_default_value() else None
-        if a.name in UNIT_DEFAULT and default == 1:
+        if a.name in UNIT_DEFAULT and default == 1 and str(a.type) != "float":
             default = None
         found.append(
             Param(

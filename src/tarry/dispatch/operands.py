@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from tarry.dispatch import seam
-from tarry.dispatch.storage import is_base, new_tensor
+from tarry.dispatch.storage import Lazy, is_base, is_lazy, new_tensor
 from tarry.errors import PoisonedError
 from tarry.record.lines import user_line
 from tarry.record.slot import (
@@ -72,6 +72,8 @@ def tensor_spec(t: torch.Tensor) -> Spec:
 
 def read(t: torch.Tensor) -> int:
     """The value number of `t` in the current recording."""
+    if Lazy.seen and is_lazy(t):
+        t = plain(t)
     s = t.untyped_storage().slot
     pos = s.pos
     if pos >= 0 and s.viewed:
@@ -83,6 +85,14 @@ def read(t: torch.Tensor) -> int:
         if found is not None:
             return found
     return _read(t, s)
+
+
+def plain(t: torch.Tensor) -> torch.Tensor:
+    """A tensor that holds the values which a lazy conjugate or negative stands for."""
+    aten = torch.ops.aten
+    if t.is_conj():
+        return aten._conj_physical(aten._conj(t))
+    return aten.neg(aten._neg_view(t))
 
 
 def _read(t: torch.Tensor, s: Slot) -> int:
@@ -169,6 +179,9 @@ def foreign(value: Any) -> tuple[Any, tuple]:
 
 def store(s: Slot, t: torch.Tensor, value: int) -> None:
     """Make the value number `value` the content of `t` (lock held, value recorded)."""
+    for op in _pending(t):
+        out = contiguous_spec(t.shape, t.dtype)
+        value = append((op, value), op, (value,), (out,)).base
     if s.viewed and not is_base(t, s.spec):
         pos = s.pos if s.pos >= 0 else enter(s)
         g = geometry(t)
@@ -179,6 +192,13 @@ def store(s: Slot, t: torch.Tensor, value: int) -> None:
     if s.state is not IR:
         recorder.trace.refs.append(s.ref)
     s.write(value)
+
+
+def _pending(t: torch.Tensor) -> list[str]:
+    """The operations that a lazy conjugate or negative owes to its storage."""
+    if not is_lazy(t):
+        return []
+    return ["_conj_physical"] * t.is_conj() + ["neg"] * t.is_neg()
 
 
 def share(source: Slot, out: Spec) -> torch.Tensor:

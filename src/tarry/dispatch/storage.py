@@ -104,10 +104,23 @@ def is_ours(value: Any) -> bool:
     return isinstance(value, torch.Tensor) and value.device.type == seam.DEVICE
 
 
+class Lazy:
+    """Whether any tensor was ever made a conjugate or a negative by a flag alone."""
+
+    seen = False
+
+
+def is_lazy(tensor: torch.Tensor) -> bool:
+    """True for a tensor whose values are the conjugate or the negative of those that
+    its storage holds."""
+    return Lazy.seen and (tensor.is_conj() or tensor.is_neg())
+
+
 def is_base(tensor: torch.Tensor, spec: Spec) -> bool:
     """True where the tensor's geometry is that of the base value itself."""
     return (
         tensor.shape == spec.shape
+        and not is_lazy(tensor)
         and tensor.dtype is spec.dtype
         and tensor.storage_offset() == 0
         and (

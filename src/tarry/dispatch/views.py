@@ -10,7 +10,7 @@ import torch
 
 from tarry.dispatch import seam
 from tarry.dispatch.operands import contiguous_spec, read
-from tarry.dispatch.storage import TarryStorage, slot_of
+from tarry.dispatch.storage import Lazy, TarryStorage, slot_of
 from tarry.record.slot import HOST, IR
 from tarry.record.trie import recorder
 from tarry.record.views import extent
@@ -29,6 +29,17 @@ def _through_meta(name: str) -> Any:
         return redispatch(META, self, *args)
 
     return kernel
+
+
+def _lazily(name: str) -> Any:
+    """A view that differs from its base by a flag of the tensor, not by geometry."""
+    kernel = _through_meta(name)
+
+    def flagged(self: torch.Tensor) -> torch.Tensor:
+        Lazy.seen = True
+        return kernel(self)
+
+    return flagged
 
 
 def as_strided_(self: torch.Tensor, size: Any, stride: Any, offset: Any = None) -> Any:
@@ -141,6 +152,8 @@ KERNELS = {
     name: _through_meta(name)
     for name in ("view", "_reshape_alias", "as_strided", "unfold", "alias")
 } | {
+    "_conj": _lazily("_conj"),
+    "_neg_view": _lazily("_neg_view"),
     "_unsafe_view": unsafe_view,
     "as_strided_": as_strided_,
     "view_as_real": view_as_real,

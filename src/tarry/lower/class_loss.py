@@ -5,6 +5,8 @@ with the targets, which XLA fuses into what comes after it."""
 import math
 from typing import Any
 
+import numpy as np
+
 from tarry.lower.activation import zero_unless
 from tarry.lower.precision import const, factor, rest, scale, spread, wide_dtype, widen
 from tarry.lower.table import Call, Scalar, convert, row
@@ -35,6 +37,7 @@ def _take(x: Any, index: Any) -> Any:
 
 def _is_target(x: Any, target: Any, axis: int) -> Any:
     """Whether an element of `x` is the one its target names along `axis`."""
+    target = convert(target, np.dtype(np.int32))
     index = lax.broadcasted_iota(target.dtype, x.shape, axis)
     return lax.eq(index, spread(target, x.shape, rest(x.ndim, axis)))
 

