@@ -268,7 +268,8 @@ def check(
         del held
     with fallbacks(0):
         _compare(fn, inputs, plain, grad, strides, False)
-        for layout in VIEWS if views is True else views or []:
-            _compare(fn, inputs, layout, grad, strides, syncs and layout is sliced)
+        layouts = VIEWS if views is True else views or []
+        for layout in layouts:
+            _compare(fn, inputs, layout, grad, strides, syncs and layout is layouts[0])
         if syncs and not views:
             _compare(fn, inputs, plain, grad, strides, True)

@@ -23,6 +23,7 @@ from tarry.dispatch import (
     dynamic,
     exits,
     fused,
+    linalg,
     random,
     refused,
     seam,
@@ -103,7 +104,9 @@ class DeviceModule(ModuleType):
 
 def explicit(kernels: dict[str, Any]) -> dict[str, Any]:
     """The kernels written by hand, those that wrap a generated one included."""
-    wrapped: dict[str, Any] = {}
+    wrapped: dict[str, Any] = {
+        name: wrap(kernels[name]) for name, wrap in linalg.WRAPPED.items()
+    }
     for name in ("index.Tensor", "_unsafe_index.Tensor"):
         if name in kernels:
             wrapped[name] = dynamic.index(kernels[name])

@@ -104,6 +104,20 @@ def fused_sgd(
     _map_into("tarry::sgd", "eee" + "s" * 9, shared, elements, targets)
 
 
+def fused_adagrad(
+    self: list, grads: list, state_sums: list, state_steps: list, *, lr: Any,
+    lr_decay: float, weight_decay: float, eps: float, maximize: bool,
+    grad_scale: Any = None, found_inf: Any = None,
+) -> None:  # fmt: skip
+    elements = [list(e) for e in zip(self, grads, state_sums, state_steps)]
+    shared = [
+        _as_float(lr), float(lr_decay), float(weight_decay), float(eps), maximize,
+        grad_scale, found_inf,
+    ]  # fmt: skip
+    targets = [[p, total] for p, total in zip(self, state_sums)]
+    _map_into("tarry::adagrad", "eeee" + "s" * 7, shared, elements, targets)
+
+
 def native_batch_norm(
     input: torch.Tensor, weight: Any = None, bias: Any = None, running_mean: Any = None,
     running_var: Any = None, training: bool = False, momentum: float = 0.1,
@@ -193,6 +207,8 @@ KERNELS = {
     "_fused_adamw_.tensor_lr": _adamw,
     "_fused_adam_": _plain_adam,
     "_fused_adam_.tensor_lr": _plain_adam,
+    "_fused_adagrad_": fused_adagrad,
+    "_fused_adagrad_.tensor_lr": fused_adagrad,
     "_fused_sgd_": fused_sgd,
     "_fused_sgd_.tensor_lr": fused_sgd,
     "native_batch_norm": native_batch_norm,

@@ -139,7 +139,7 @@ def _input_grad_conv(g: Any, w: Any, size: Sequence[int], at: _Window) -> Any:
 
 
 def _weight_grad(x: Any, g: Any, kernel: Sequence[int], at: _Window) -> Any:
-    by_parts = None
+    by_parts: Any = None
     if depthwise.fits(x.shape[1], kernel, at.groups):
         by_parts = depthwise.weight_grad
     elif at.groups == 1 and _prefers_products(x, g, kernel):

@@ -6,11 +6,14 @@ compile; turning the pass off there compiles several times faster and runs in ha
 time, while it costs wide graphs up to 1.7 times. See `benchmarks/fusion_rule.py`.
 """
 
+from dataclasses import dataclass
+
 from tarry.config import config
 from tarry.lower.table import TABLE
 from tarry.record.graph import Graph
 from tarry.record.trie import INPUT, operands
 
+PRODUCTS = ("mm", "addmm", "bmm", "baddbmm")
 NO_FUSION = {"xla_disable_hlo_passes": "fusion"}
 
 
@@ -21,21 +24,33 @@ def choose(graph: Graph, platform: str) -> dict[str, str]:
     return NO_FUSION if is_recurrence(graph) else {}
 
 
-def is_recurrence(graph: Graph) -> bool:
-    """Deep, narrow and shared: see the module's first paragraph."""
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What the rule looks at: operations on the longest path, values that more than
+    one elementwise operation reads, and matrix products."""
+
+    depth: int
+    shared: int
+    products: int
+
+
+def shape_of(graph: Graph) -> Shape:
     depth: list[int] = []
-    users: dict[int, int] = {}
-    deepest = dots = 0
+    readers: dict[int, int] = {}
+    products = 0
     for node in graph.nodes:
         ids = list(operands(node.args))
-        own = max((depth[v] for v in ids), default=0)
-        is_pointwise = node.op in TABLE and TABLE[node.op].pointwise
-        if node.op != INPUT:
-            own += 1
-        deepest = max(deepest, own)
+        own = max((depth[v] for v in ids), default=0) + (node.op != INPUT)
+        pointwise = node.op in TABLE and TABLE[node.op].pointwise
         for v in ids:
-            users[v] = users.get(v, 0) + is_pointwise
-        dots += node.op in ("mm", "addmm", "bmm", "baddbmm")
+            readers[v] = readers.get(v, 0) + pointwise
+        products += node.op in PRODUCTS
         depth += [own] * len(node.specs)
-    shared = sum(n > 1 for n in users.values())
-    return deepest > 400 and shared > 200 and dots > 0
+    shared = sum(n > 1 for n in readers.values())
+    return Shape(max(depth, default=0), shared, products)
+
+
+def is_recurrence(graph: Graph) -> bool:
+    """Deep, shared, and with products on the way: see the module's first paragraph."""
+    shape = shape_of(graph)
+    return shape.depth > 400 and shape.shared > 200 and shape.products > 0
