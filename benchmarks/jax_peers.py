@@ -133,7 +133,7 @@ class Decode(Loop):
         lap("cut")
 
     def finish(self) -> None:
-        int(self.out[1][0, 0])
+        np.asarray(self.out[1]).item()
         jax.block_until_ready(self.out)
 
 

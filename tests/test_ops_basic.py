@@ -5,6 +5,7 @@ import warnings
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 import tarry
 from harness import (
@@ -281,8 +282,8 @@ SHAPES = {
     "tile": (lambda x: x.tile(2, 2), X),
     "flip_roll": (lambda x: (x.flip(0, 1), x.roll(1, 1), x.rot90()), X),
     "tril_triu": (lambda x: (x.tril(), x.triu(1), x.tril(-1)), X),
-    "pad": (lambda x: torch.nn.functional.pad(x, (1, 2, 0, 1), value=0.5), X),
-    "pad_negative": (lambda x: torch.nn.functional.pad(x, (-1, 1)), X),
+    "pad": (lambda x: F.pad(x, (1, 2, 0, 1), value=0.5), X),
+    "pad_negative": (lambda x: F.pad(x, (-1, 1)), X),
     "contiguous": (lambda x: (x.t().contiguous(), x.clone()), X),
     "clone_strides": (lambda x: (x.t().clone(), x[:, ::2].clone(), x.t() + 1), X),
     "channels_last": (
@@ -307,7 +308,7 @@ SHAPES = {
     "searchsorted": (lambda x, y: torch.searchsorted(x.sort(1)[0], y), X, Y),
     "bincount": (lambda x: x.abs().flatten().bincount(minlength=8), I),
     "meshgrid": (lambda x: torch.meshgrid(x, x[:2], indexing="ij"), ROW),
-    "one_hot": (lambda i: torch.nn.functional.one_hot(i, 3), AT),
+    "one_hot": (lambda i: F.one_hot(i, 3), AT),
     "block_diag": (lambda x, y: torch.block_diag(x, y), X, Y),
     "diag_embed": (lambda x: (torch.diag_embed(x), x[0].diag()), X),
     "as_strided": (lambda x: x.as_strided((2, 3), (1, 2), 1), X.contiguous()),
@@ -325,7 +326,7 @@ LINEAR = {
         Y,
         ROW[:3],
     ),
-    "linear": (torch.nn.functional.linear, CUBE, X, ROW[:3]),
+    "linear": (F.linear, CUBE, X, ROW[:3]),
     "einsum": (lambda x, y: torch.einsum("bij,kj->bki", x, y), CUBE, X),
     "outer": (torch.outer, ROW, ROW + 1),
     "mm_int": (lambda x, y: x @ y.t(), I, J),
@@ -333,7 +334,7 @@ LINEAR = {
     "baddbmm": (lambda c, x: torch.baddbmm(c[:, :, :3], x, x.mT), CUBE, CUBE),
     "cross": (lambda x: torch.linalg.cross(x[:, :3], x[:, 1:]), X),
     "cdist": (torch.cdist, X, Y),
-    "cosine_similarity": (torch.nn.functional.cosine_similarity, X, Y),
+    "cosine_similarity": (F.cosine_similarity, X, Y),
 }
 
 F64_0D = torch.tensor(1.5, dtype=torch.float64)
@@ -357,7 +358,9 @@ PROMOTION = {
     ),
     "float_complex": (lambda x, c: x * c, X, make(3, 4, dtype=torch.complex64)),
     "double_complex": (
-        lambda x, c: x + c, make(4, dtype=torch.float64), make(4, dtype=torch.complex64),
+        lambda x, c: x + c,
+        make(4, dtype=torch.float64),
+        make(4, dtype=torch.complex64),
     ),
     "complex_number": (lambda x: x * 2j, X),
     "u8_wraps": (lambda x: (x + 250, x - 10, -x), make(4, dtype=torch.uint8)),
@@ -377,54 +380,54 @@ COMPLEX_OPS = {
 
 FUNCTIONAL = {
     "relu": (torch.relu, X),
-    "gelu": (torch.nn.functional.gelu, X),
-    "gelu_tanh": (lambda x: torch.nn.functional.gelu(x, approximate="tanh"), X),
-    "silu": (torch.nn.functional.silu, X),
-    "leaky_relu": (lambda x: torch.nn.functional.leaky_relu(x, 0.2), X),
-    "elu": (torch.nn.functional.elu, X),
-    "softplus": (torch.nn.functional.softplus, X),
-    "hardtanh": (torch.nn.functional.hardtanh, X),
-    "layer_norm": (lambda x, w: torch.nn.functional.layer_norm(x, (4,), w, w), X, ROW),
-    "group_norm": (lambda x: torch.nn.functional.group_norm(x, 2), make(2, 4, 3)),
-    "rms_norm": (lambda x, w: torch.nn.functional.rms_norm(x, (4,), w), X, ROW),
-    "mse": (torch.nn.functional.mse_loss, X, Y),
-    "smooth_l1": (torch.nn.functional.smooth_l1_loss, X, Y),
-    "cross_entropy": (torch.nn.functional.cross_entropy, X, AT),
+    "gelu": (F.gelu, X),
+    "gelu_tanh": (lambda x: F.gelu(x, approximate="tanh"), X),
+    "silu": (F.silu, X),
+    "leaky_relu": (lambda x: F.leaky_relu(x, 0.2), X),
+    "elu": (F.elu, X),
+    "softplus": (F.softplus, X),
+    "hardtanh": (F.hardtanh, X),
+    "layer_norm": (lambda x, w: F.layer_norm(x, (4,), w, w), X, ROW),
+    "group_norm": (lambda x: F.group_norm(x, 2), make(2, 4, 3)),
+    "rms_norm": (lambda x, w: F.rms_norm(x, (4,), w), X, ROW),
+    "mse": (F.mse_loss, X, Y),
+    "smooth_l1": (F.smooth_l1_loss, X, Y),
+    "cross_entropy": (F.cross_entropy, X, AT),
     "nll_ignore": (
-        lambda x, t: torch.nn.functional.cross_entropy(x, t, ignore_index=1), X, AT,
+        lambda x, t: F.cross_entropy(x, t, ignore_index=1), X, AT,
     ),
     "bce_logits": (
-        lambda x, y: torch.nn.functional.binary_cross_entropy_with_logits(x, y.sigmoid()),
+        lambda x, y: F.binary_cross_entropy_with_logits(x, y.sigmoid()),
         X, Y,
     ),
     "kl_div": (
-        lambda x, y: torch.nn.functional.kl_div(
+        lambda x, y: F.kl_div(
             x.log_softmax(1), y.softmax(1), reduction="batchmean"
         ),
         X, Y,
     ),
-    "embedding": (lambda i, w: torch.nn.functional.embedding(i, w), AT, X),
-    "normalize": (torch.nn.functional.normalize, X),
+    "embedding": (lambda i, w: F.embedding(i, w), AT, X),
+    "normalize": (F.normalize, X),
     "conv2d": (
-        lambda x, w: torch.nn.functional.conv2d(x, w, padding=1, stride=2),
+        lambda x, w: F.conv2d(x, w, padding=1, stride=2),
         make(2, 3, 5, 5), make(4, 3, 3, 3),
     ),
     "conv1d_groups": (
-        lambda x, w: torch.nn.functional.conv1d(x, w, groups=2),
+        lambda x, w: F.conv1d(x, w, groups=2),
         make(2, 4, 6), make(4, 2, 3),
     ),
-    "max_pool2d": (lambda x: torch.nn.functional.max_pool2d(x, 2), make(1, 2, 4, 4)),
+    "max_pool2d": (lambda x: F.max_pool2d(x, 2), make(1, 2, 4, 4)),
     "avg_pool2d": (
-        lambda x: torch.nn.functional.avg_pool2d(x, 3, padding=1), make(1, 2, 5, 5),
+        lambda x: F.avg_pool2d(x, 3, padding=1), make(1, 2, 5, 5),
     ),
     "adaptive_pool": (
-        lambda x: torch.nn.functional.adaptive_avg_pool2d(x, 2), make(1, 2, 5, 5),
+        lambda x: F.adaptive_avg_pool2d(x, 2), make(1, 2, 5, 5),
     ),
     "interpolate": (
-        lambda x: torch.nn.functional.interpolate(x, scale_factor=2), make(1, 2, 3, 3),
+        lambda x: F.interpolate(x, scale_factor=2), make(1, 2, 3, 3),
     ),
     "attention": (
-        lambda q, k: torch.nn.functional.scaled_dot_product_attention(
+        lambda q, k: F.scaled_dot_product_attention(
             q, k, k, is_causal=True
         ),
         make(1, 2, 3, 4), make(1, 2, 3, 4, seed=1),

@@ -5,6 +5,7 @@ beyond PrivateUse1 and the torch flag that keeps tied weights tied.
 """
 
 import warnings
+from contextlib import AbstractContextManager, nullcontext
 from types import ModuleType
 from typing import Any
 
@@ -41,8 +42,14 @@ _library: list[Any] = []
 class DeviceModule(ModuleType):
     """What `torch.tarry` offers, and what PyTorch asks of a device."""
 
+    _initialized = True  # torch.utils.checkpoint keeps the random state only then
+
     def is_initialized(self) -> bool:
         return True
+
+    def device(self, index: Any) -> AbstractContextManager:
+        """A context in which device `index` is the current one; there is only 0."""
+        return nullcontext()
 
     def is_available(self) -> bool:
         return True

@@ -40,7 +40,8 @@ def map_row(
         }
         args = [next(sources[c]) for c in layout]
         result = lower(Call(call.outs[i * per : (i + 1) * per]), *args)
-        results += result if isinstance(result, tuple | list) else [result]
+        result = result if isinstance(result, tuple | list) else [result]
+        results += [value for value in result if value is not None]
     return results
 
 
