@@ -126,7 +126,7 @@ def clone(self: torch.Tensor, *, memory_format: Any = None) -> torch.Tensor:
         return share(slot, out)
     with recorder.lock:
         s = Slot(read(self), out)
-        recorder.trace.refs.append(s.ref)
+        recorder.trace.add_result(s)
         return new_tensor(s)
 
 

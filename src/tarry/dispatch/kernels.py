@@ -92,8 +92,9 @@ def _tensor(p: Param, i: int, wrapped: bool) -> list[str]:
         code = [f"if {name} is None: k{i} = None", "else:", *("    " + c for c in code)]
     elif wrapped:
         code = [
-            f"k{i} = KINDS.get({name}.__class__)",
-            f"if k{i} is not None: nums += ({name},)",
+            f"c = {name}.__class__",
+            f"k{i} = None if c is TENSOR else KINDS.get(c)",
+            f"if k{i} is not None: nums = ({name},)",
             "else:",
             *("    " + c for c in code),
         ]
@@ -108,8 +109,8 @@ def _part(p: Param, i: int, wrapped: bool) -> list[str]:
         return [f"k{i}, n = MANY({name}); nums += n"]
     if p.kind == "number":
         return [
-            f"k{i} = KINDS.get({name}.__class__)",
-            f"if k{i} is not None: nums += ({name},)",
+            f"if {name} is None: k{i} = None",
+            f"else: k{i} = KINDS[{name}.__class__]; nums += ({name},)",
         ]
     if p.kind == "numbers":
         return [
@@ -128,12 +129,18 @@ def _part(p: Param, i: int, wrapped: bool) -> list[str]:
 
 _SINGLE = """
         out = CREATE(nxt.shape, nxt.dtype)
-        slot = SLOT(nxt.base, nxt.spec)
+        slot = NEW(SLOT)
+        slot.at = slot.pos = nxt.base
+        slot.state = IR
+        slot.spec = nxt.spec
+        slot.data = None
+        slot.viewed = False
+        slot.listed = tr.epoch
         st = out.untyped_storage()
         st.slot = slot
         st.__class__ = STORAGE
-        tr.refs.append(slot.ref)
-        if not nxt.spec.contiguous:
+        tr.results.append(slot)
+        if nxt.strided:
             out = RESTRIDE(out, nxt.shape, nxt.spec.strides)
         if R.trace is not tr or tr.node is not cur:
             slot.pos = slot.at = -1
@@ -156,7 +163,7 @@ _INPLACE = """
         if slot.at < 0:
             if STORE(tr, cur, nxt, {self}, slot, nums): return {self}
             continue
-        if slot.state is not IR: tr.refs.append(slot.ref)
+        if slot.listed != tr.epoch: tr.add_result(slot)
         if R.trace is not tr or tr.node is not cur: continue
         tr.node = nxt
         {numbers}
@@ -236,7 +243,7 @@ def make_results(trace: Any, node: Instr) -> tuple:
         st = out.untyped_storage()
         st.slot = slot
         st.__class__ = TarryStorage
-        trace.refs.append(slot.ref)
+        trace.add_result(slot)
         outs.append(out if s.contiguous else restride(out, s.shape, s.strides))
     return tuple(outs)
 
@@ -266,7 +273,7 @@ _NAMES = {
     "R": recorder, "READ": read, "FOREIGN": foreign, "MANY": many, "KINDS": KINDS,
     "TOKEN": token, "SLOT": Slot, "STORAGE": TarryStorage, "RESTRIDE": restride,
     "MAKE": make_results, "FORGET": forget, "STORE": store_through, "IR": IR,
-    "INSTR": Instr, "GROW": growth.grow,
+    "NEW": object.__new__, "TENSOR": seam.Tensor, "INSTR": Instr, "GROW": growth.grow,
 }  # fmt: skip
 
 

@@ -184,7 +184,7 @@ def _finish(plan: Plan, node: Instr, targets: list[torch.Tensor]) -> Any:
         outs = []
         for i, s in enumerate(node.specs):
             slot = Slot(value + i, s)
-            trace.refs.append(slot.ref)
+            trace.add_result(slot)
             outs.append(new_tensor(slot))
         return outs
     for i, t in enumerate(targets):
@@ -192,10 +192,9 @@ def _finish(plan: Plan, node: Instr, targets: list[torch.Tensor]) -> Any:
         if slot.at < 0 and slot.viewed:
             store(slot, t, value + i)
             continue
-        if slot.state is not IR:
-            trace.refs.append(slot.ref)
-            slot.state = IR
-            slot.data = None
+        trace.add_result(slot)
+        slot.state = IR
+        slot.data = None
         slot.pos = slot.at = value + i
     return None
 

@@ -6,6 +6,7 @@ every alias of a storage sees every write.
 """
 
 from typing import Any
+from weakref import ref
 
 import torch
 
@@ -119,7 +120,7 @@ def enter(s: Slot) -> int:
         plain = spec(shape, contiguous_strides(shape), base.dtype)
         node = append((INPUT, base.geometry), INPUT, (const(shape),), (plain,))
     pos = s.pos = node.base
-    trace.inputs[pos] = Input(s.ref, s.data, base, s.state is HOST)
+    trace.inputs[pos] = Input(ref(s), s.data, base, s.state is HOST)
     return pos
 
 
@@ -189,8 +190,7 @@ def store(s: Slot, t: torch.Tensor, value: int) -> None:
         key = (WRITE, pos, value, geometry_number(g), s.spec.geometry)
         args = (pos, value, spec_const(s.spec), geometry_const(g))
         value = append(key, WRITE, args, (s.spec,)).base
-    if s.state is not IR:
-        recorder.trace.refs.append(s.ref)
+    recorder.trace.add_result(s)
     s.write(value)
 
 
@@ -211,7 +211,7 @@ def share(source: Slot, out: Spec) -> torch.Tensor:
             s.state, s.data = source.state, source.data
             return new_tensor(s)
         s = Slot(source.pos, out)
-        recorder.trace.refs.append(s.ref)
+        recorder.trace.add_result(s)
         return new_tensor(s)
 
 
@@ -251,7 +251,7 @@ def record_op(
                 tensors.append(None)
                 continue
             s = Slot(node.base + i, out)
-            trace.refs.append(s.ref)
+            trace.add_result(s)
             tensors.append(new_tensor(s))
         return tensors
 

@@ -11,7 +11,7 @@ import torch
 from tarry.dispatch import seam
 from tarry.dispatch.operands import contiguous_spec, read
 from tarry.dispatch.storage import Lazy, TarryStorage, slot_of
-from tarry.record.slot import HOST, IR
+from tarry.record.slot import HOST
 from tarry.record.trie import recorder
 from tarry.record.views import extent
 
@@ -141,8 +141,7 @@ def _enlarge(self: torch.Tensor, slot: Any, need: int) -> None:
         grown[: min(need, old.numel)].copy_(flat[: min(need, old.numel)])
     with recorder.lock:
         pos = read(grown)
-        if slot.state is not IR:
-            recorder.trace.refs.append(slot.ref)
+        recorder.trace.add_result(slot)
         slot.spec = contiguous_spec((need,), self.dtype)
         slot.write(pos)
         slot.mark_viewed()

@@ -1,13 +1,12 @@
 """The identity of a tensor: one slot per storage, in exactly one of four states.
 
 A slot hangs on the storage's Python object, which lives exactly as long as the
-storage, so a weak reference to the slot is the liveness test for outputs.
+storage: a slot that nothing but the recording refers to belongs to a dead tensor.
 """
 
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
-from weakref import ref
 
 
 class State(Enum):
@@ -106,9 +105,12 @@ class Slot:
 
     `pos`: its value number in the current trace, or -1. `at` equals `pos` while every
     tensor on the storage is known to have the base value's own geometry, else -1.
+    `listed`: the number of the last trace that counts it among its results.
     """
 
-    __slots__ = ("__weakref__", "at", "data", "pos", "ref", "spec", "state", "viewed")
+    __slots__ = (
+        "__weakref__", "at", "data", "listed", "pos", "spec", "state", "viewed",
+    )  # fmt: skip
 
     def __init__(self, pos: int, spec: Spec) -> None:
         self.at = self.pos = pos
@@ -116,7 +118,7 @@ class Slot:
         self.spec = spec
         self.data: Any = None
         self.viewed = False
-        self.ref = ref(self)
+        self.listed = 0
 
     def move(self, state: State, data: Any = None) -> None:
         """Leave the trace and take a value (or a failure) of its own."""

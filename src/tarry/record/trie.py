@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from sys import getrefcount
 from typing import Any
 from weakref import ref
 
@@ -83,7 +84,7 @@ class Instr:
 
     __slots__ = (
         "args", "base", "count", "dtype", "end", "line", "next", "op", "parent",
-        "programs", "scalars", "shape", "spec", "specs", "visits",
+        "programs", "scalars", "shape", "spec", "specs", "strided", "visits",
     )  # fmt: skip
 
     def __init__(
@@ -104,6 +105,7 @@ class Instr:
         self.spec = specs[0] if specs else None
         self.shape = specs[0].shape if specs else None
         self.dtype = specs[0].dtype if specs else None
+        self.strided = bool(specs) and not specs[0].contiguous
         self.next: dict[Any, Instr] = {}
         self.programs: dict[Any, Any] = {}
         self.visits = 0
@@ -151,15 +153,24 @@ class Input:
 class Trace:
     """The recording since the last cut."""
 
-    __slots__ = ("inputs", "node", "numbers", "refs", "started", "views")
+    __slots__ = (
+        "epoch", "inputs", "node", "numbers", "results", "started", "views",
+    )  # fmt: skip
 
-    def __init__(self, root: Instr) -> None:
+    def __init__(self, root: Instr, epoch: int = 0) -> None:
         self.node = root
-        self.refs: list[Any] = []
+        self.epoch = epoch
+        self.results: list[Slot] = []
         self.inputs: dict[int, Input] = {}
         self.numbers: dict[int, Any] = {}
         self.views: dict[Any, int] = {}
         self.started = time.perf_counter()
+
+    def add_result(self, slot: Slot) -> None:
+        """Count `slot` among the slots that took a value in this trace, once."""
+        if slot.listed != self.epoch:
+            slot.listed = self.epoch
+            self.results.append(slot)
 
 
 class _Gate(dict):
@@ -189,7 +200,8 @@ class Recorder:
         self.lock = threading.RLock()
         self.root = Instr(None, "", (), (), NOWHERE)
         self.size = 0
-        self.trace = Trace(self.root)
+        self.epoch = 1
+        self.trace = Trace(self.root, self.epoch)
         self._retired: Counter[str] = Counter()
         self.cutting = 0
         self._closed = Trace(Instr(None, "", (), (), NOWHERE))
@@ -224,7 +236,8 @@ class Recorder:
         if self.size > limit:
             self._retired += visits(self.root)
             self.root, self.size = Instr(None, "", (), (), NOWHERE), 0
-        self.trace = Trace(self.root)
+        self.epoch += 1
+        self.trace = Trace(self.root, self.epoch)
 
     def op_counts(self) -> Counter[str]:
         """How often each operation was recorded, up to the last cut."""
@@ -252,14 +265,10 @@ def live_slots(trace: Trace) -> dict[int, list[Slot]]:
     """Value number -> the live slots that hold it, of all pending slots."""
     found: dict[int, list[Slot]] = {}
     end = trace.node.end
-    for r in trace.refs:
-        slot = r()
-        if slot is not None and 0 <= slot.pos < end:
-            at = found.get(slot.pos)
-            if at is None:
-                found[slot.pos] = [slot]
-            elif slot not in at:
-                at.append(slot)
+    for slot in trace.results:
+        # Held by the list, by this loop and by the call: nothing else is left of it.
+        if getrefcount(slot) > 3 and 0 <= slot.pos < end:
+            found.setdefault(slot.pos, []).append(slot)
     return found
 
 
