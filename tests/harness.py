@@ -261,10 +261,13 @@ def check(
         tarry.sync()
         want_cuts = (cut_count, cuts) if cuts is not None else (int, 0)
         want_compiles = (compile_count, compiles) if compiles is not None else (int, 0)
-        with _counted(*want_cuts, False, "cuts"):
-            with _counted(*want_compiles, False, "compiles"):
-                held = _run(fn, *_prepare(inputs, DEVICE, plain, grad), DEVICE, grad)
-                tarry.sync()
+        counted = (
+            _counted(*want_cuts, False, "cuts"),
+            _counted(*want_compiles, False, "compiles"),
+        )
+        with counted[0], counted[1]:
+            held = _run(fn, *_prepare(inputs, DEVICE, plain, grad), DEVICE, grad)
+            tarry.sync()
         del held
     with fallbacks(0):
         _compare(fn, inputs, plain, grad, strides, False)

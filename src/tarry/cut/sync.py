@@ -8,6 +8,7 @@ leaves the recording as it was, to be cut again.
 
 import sys
 import time
+from itertools import chain
 from typing import Any
 
 from tarry import dtypes
@@ -177,9 +178,8 @@ def _launch(trace: Trace, bound: Bound, program: Executable, record: Cut) -> lis
     entries = [trace.inputs[v] for v in bound.inputs]
     _upload([e for e in entries if e.host])
     moved = time.perf_counter()
-    numbers: list[Any] = []
-    for base, _ in bound.numbers:
-        numbers += trace.numbers[base]
+    taken = map(trace.numbers.__getitem__, bound.numbers)
+    numbers = list(chain.from_iterable(taken))
     results = launch(program, [e.data for e in entries], numbers)
     done = time.perf_counter()
     record.transfer_s, record.run_s = moved - started, done - moved

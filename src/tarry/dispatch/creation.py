@@ -169,7 +169,13 @@ def full(size: Any, fill_value: Any, *, dtype: Any = None, **options: Any) -> An
     return record_op("tarry::full", (const(out.shape), arg), (out,), numbers)[0]
 
 
+def zeros(size: Any, *, dtype: Any = None, **options: Any) -> torch.Tensor:
+    """Forward-mode AD's zero tangents."""
+    return full(size, 0, dtype=dtype or torch.get_default_dtype(), **options)
+
+
 KERNELS = {
+    "_efficientzerotensor": zeros,
     "empty.memory_format": empty,
     "empty_strided": empty_strided,
     "arange": arange,

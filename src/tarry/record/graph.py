@@ -50,7 +50,7 @@ class Bound:
 
     graph: Graph
     inputs: tuple[int, ...]  # value numbers of the trace's inputs, in graph order
-    numbers: tuple[tuple[int, int], ...]  # (base of the instruction, how many)
+    numbers: tuple[int, ...]  # instructions that bring run-time numbers
     outputs: tuple[int, ...]  # value numbers of the trace
     sources: tuple[int, ...]  # base value number of each node of the graph
 
@@ -83,7 +83,7 @@ def bind(last: Instr, outputs: tuple[int, ...]) -> Bound:
         if node.op == INPUT:
             inputs.append(node.base)
         if node.scalars:
-            numbers.append((node.base, node.scalars))
+            numbers.append(node.base)
         dtypes = tuple([s.dtype for s in node.specs])
         free = node.op.startswith("tarry::") or next(operands(args), None) is None
         shapes = tuple([s.shape for s in node.specs]) if free else ()

@@ -9,11 +9,32 @@ from typing import Any
 import numpy as np
 
 from tarry import dtypes
-from tarry.lower.build import build, loose_dtype, packing, vector_sizes
+from tarry.lower.build import (
+    build,
+    is_complex,
+    is_integral,
+    loose_dtype,
+    packing,
+    vector_sizes,
+)
 from tarry.lower.xla import jax
 from tarry.record.graph import Graph
 from tarry.record.trie import Num
 from tarry.run.platform import device, x64
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How a program's run-time numbers are passed."""
+
+    numbers: tuple[Num, ...]
+    only_floats: bool
+
+    @staticmethod
+    def of(numbers: list[Num]) -> "Layout":
+        packed = all(not n.loose for n in numbers)
+        real = all(not is_integral(n.kind) and not is_complex(n.kind) for n in numbers)
+        return Layout(tuple(numbers), packed and real)
 
 
 @dataclass(slots=True)
@@ -21,7 +42,7 @@ class Executable:
     """A compiled program, and what its making cost (seconds)."""
 
     call: Any
-    numbers: list[Num]
+    layout: Layout
     graph: Graph
     donated: tuple[int, ...]
     options: dict[str, str]
@@ -101,7 +122,7 @@ def compile_graph(
         compiled = lowered.compile(compiler_options=options or None)
     done = time.perf_counter()
     return Executable(
-        compiled, numbers, graph, donated, options, number,
+        compiled, Layout.of(numbers), graph, donated, options, number,
         traced - started, done - traced,
     )  # fmt: skip
 

@@ -8,8 +8,7 @@ import numpy as np
 
 from tarry.ledger import ledger
 from tarry.lower.xla import jax
-from tarry.record.trie import Num
-from tarry.run.compile import Executable
+from tarry.run.compile import Executable, Layout
 from tarry.run.platform import device, x64
 
 # Weak: a buffer held here could not be donated.
@@ -26,13 +25,15 @@ def _vector(numbers: list[Any], dtype: type) -> Any:
     return found
 
 
-def pack(layout: list[Num], numbers: list[Any]) -> tuple[list, list, list]:
+def pack(layout: Layout, numbers: list[Any]) -> tuple[list, list, list]:
     """Numbers as the vectors of floats (complex ones as two) and of integers, and the
     loose ones."""
+    if layout.only_floats:
+        return numbers, [], []
     floats: list[float] = []
     ints: list[int] = []
     loose: list[Any] = []
-    for form, n in zip(layout, numbers, strict=True):
+    for form, n in zip(layout.numbers, numbers, strict=True):
         if form.loose:
             loose.append(n)
         elif n.__class__ is float:
@@ -64,7 +65,7 @@ def _buffers(loose: list[Any]) -> list[Any]:
 
 def launch(program: Executable, inputs: list[Any], numbers: list[Any]) -> list[Any]:
     """The program's outputs, as buffers that may still be computed."""
-    floats, ints, loose = pack(program.numbers, numbers)
+    floats, ints, loose = pack(program.layout, numbers)
     with x64():
         vectors = _vector(floats, np.float64), _vector(ints, np.int64)
         rest = _buffers(loose) + inputs if loose else inputs
