@@ -1,16 +1,16 @@
 # Needs git, make and Python 3.11 or newer with venv: everything else is installed
 # into .venv, again only when requirements.txt or pyproject.toml change.
-PYTHON ?= python3.11
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: demo test lint install
+.PHONY: bench demo test lint install
 
 demo: install
 	$(BIN)/tarry demo
 
 test: install
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2
 
 lint: install
 	$(BIN)/ruff check .
@@ -24,3 +24,6 @@ $(STAMP): requirements.txt pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	touch $(STAMP)
+
+bench: install
+	$(BIN)/python benchmarks/run.py --out benchmarks/results.json

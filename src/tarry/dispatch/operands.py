@@ -11,7 +11,7 @@ from weakref import ref
 import torch
 
 from tarry.dispatch import seam
-from tarry.dispatch.storage import Lazy, is_base, is_lazy, new_tensor
+from tarry.dispatch.storage import Lazy, TarryStorage, is_base, is_lazy, new_tensor
 from tarry.errors import PoisonedError
 from tarry.record.lines import user_line
 from tarry.record.slot import (
@@ -213,6 +213,14 @@ def share(source: Slot, out: Spec) -> torch.Tensor:
         s = Slot(source.pos, out)
         recorder.trace.add_result(s)
         return new_tensor(s)
+
+
+def twin(storage: TarryStorage) -> TarryStorage:
+    """A new storage with the value that `storage` has now."""
+    return share(storage.slot, storage.slot.spec).untyped_storage()
+
+
+TarryStorage.twin = staticmethod(twin)
 
 
 def host_slot(data: torch.Tensor, out: Spec) -> Slot:

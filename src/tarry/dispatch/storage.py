@@ -20,6 +20,7 @@ class TarryStorage(torch.UntypedStorage):
 
     slot: Slot
     read_bytes: Callable[[Any], torch.UntypedStorage]  # set by `dispatch.exits`
+    twin: Callable[[Any], "TarryStorage"]  # set by `dispatch.operands`
 
     def nbytes(self) -> int:
         spec = self.slot.spec
@@ -45,14 +46,17 @@ class TarryStorage(torch.UntypedStorage):
         self.slot.data = bytes_of(host)
 
     def clone(self) -> "TarryStorage":
-        return _twin(self)
+        return TarryStorage.twin(self)
 
-    def __deepcopy__(self, memo: dict) -> "TarryStorage":
+    def data_ptr(self) -> int:
+        """No address of memory, but different for different storages."""
+        return self._cdata
+
+    def __deepcopy__(self, memo: dict) -> torch.UntypedStorage:
+        plain = memo.setdefault("tarry", _PlainForNow())
         memo = memo.setdefault("torch", {})
         if self._cdata not in memo:
-            copy = memo[self._cdata] = _twin(self)
-            # PyTorch wraps plain storages only; `set_` makes it one of ours again.
-            copy.__class__ = torch.UntypedStorage
+            memo[self._cdata] = plain.add(TarryStorage.twin(self))
         return memo[self._cdata]
 
     def tolist(self) -> list[int]:
@@ -65,6 +69,23 @@ class TarryStorage(torch.UntypedStorage):
         return f"<{self.nbytes()} bytes on {self.device}, {self.slot.state.value}>"
 
     __str__ = __repr__
+
+
+class _PlainForNow:
+    """Copied storages, which PyTorch only wraps as plain ones: they become ours again
+    when the memo of the deep copy goes."""
+
+    def __init__(self) -> None:
+        self._storages: list[torch.UntypedStorage] = []
+
+    def add(self, storage: torch.UntypedStorage) -> torch.UntypedStorage:
+        storage.__class__ = torch.UntypedStorage
+        self._storages.append(storage)
+        return storage
+
+    def __del__(self) -> None:
+        for storage in self._storages:
+            storage.__class__ = TarryStorage
 
 
 def bytes_of(storage: torch.UntypedStorage) -> torch.Tensor:
@@ -128,13 +149,6 @@ def is_base(tensor: torch.Tensor, spec: Spec) -> bool:
             or (spec.contiguous and tensor.is_contiguous())
         )
     )
-
-
-def _twin(storage: TarryStorage) -> TarryStorage:
-    from tarry.dispatch.operands import share
-
-    spec = storage.slot.spec
-    return share(storage.slot, spec).untyped_storage()
 
 
 def base_geometry(shape: tuple, strides: tuple) -> tuple[tuple, tuple]:

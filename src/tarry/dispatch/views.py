@@ -10,7 +10,7 @@ import torch
 
 from tarry.dispatch import seam
 from tarry.dispatch.operands import contiguous_spec, read
-from tarry.dispatch.storage import Lazy, TarryStorage, slot_of
+from tarry.dispatch.storage import Lazy, slot_of
 from tarry.record.slot import HOST
 from tarry.record.trie import recorder
 from tarry.record.views import extent
@@ -89,7 +89,6 @@ def set_storage(
             f"{source.device}; move it there first with .to('{seam.DEVICE}')"
         )
     slot = source.slot
-    source.__class__ = TarryStorage
     slot.mark_viewed()
     if slot.state is HOST and slot.spec.dtype is torch.uint8:
         _retype_host(slot, self.dtype)
