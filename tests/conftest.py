@@ -3,6 +3,7 @@
 import pytest
 
 import tarry
+from known_gaps import GAPS
 from tarry.config import config
 from tarry.dispatch.device import StepCuts
 
@@ -13,3 +14,10 @@ def _nothing_pending():
     StepCuts.enabled = config.auto_step
     yield
     StepCuts.enabled = config.auto_step
+
+
+def pytest_collection_modifyitems(items: list) -> None:
+    """Tests named in `known_gaps.GAPS` have to fail."""
+    for item in items:
+        if item.name in GAPS:
+            item.add_marker(pytest.mark.xfail(reason=GAPS[item.name], strict=True))

@@ -337,7 +337,8 @@ def equal(want, got):
         for a, b in zip(want, got):
             equal(a, b)
     else:
-        assert got == pytest.approx(want) if isinstance(want, float) else got == want
+        near = pytest.approx(want, rel=1e-4, abs=1e-4)
+        assert got == (near if isinstance(want, float) else want)
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda f: f.__name__)

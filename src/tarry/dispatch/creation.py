@@ -15,11 +15,18 @@ from tarry.dispatch.operands import (
     record_op,
 )
 from tarry.dispatch.storage import base_geometry, restride
+from tarry.dtypes import SUPPORTED
+from tarry.errors import UnsupportedError
+from tarry.record.lines import user_line
 from tarry.record.slot import contiguous_strides, spec
 from tarry.record.trie import const
 
 
-def _check(layout: Any) -> None:
+def _check(layout: Any, dtype: Any = None) -> None:
+    if dtype is not None and dtype not in SUPPORTED:
+        raise UnsupportedError(
+            f"dtype {dtype}", str(user_line()), "use one of PyTorch's plain dtypes"
+        )
     if layout not in (None, torch.strided):
         raise RuntimeError(
             f"tarry holds dense tensors only, not layout {layout}: build it on the CPU "
@@ -36,7 +43,7 @@ def empty(
     pin_memory: Any = None,
     memory_format: Any = None,
 ) -> torch.Tensor:
-    _check(layout)
+    _check(layout, dtype)
     dtype = dtype or torch.get_default_dtype()
     shape = tuple(size)
     if any(n < 0 for n in shape):
@@ -63,7 +70,7 @@ def empty_strided(
     device: Any = None,
     pin_memory: Any = None,
 ) -> torch.Tensor:
-    _check(layout)
+    _check(layout, dtype)
     dtype = dtype or torch.get_default_dtype()
     shape, strides = tuple(size), tuple(stride)
     base, base_strides = base_geometry(shape, strides)

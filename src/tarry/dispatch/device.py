@@ -128,6 +128,7 @@ def explicit(kernels: dict[str, Any]) -> dict[str, Any]:
         **fused.KERNELS,
         **dynamic.KERNELS,
         **attention.KERNELS,
+        **refused.KERNELS,
         "_local_scalar_dense": exits.local_scalar_dense,
         "equal": equal,
         **wrapped,

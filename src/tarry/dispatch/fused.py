@@ -126,6 +126,8 @@ def native_batch_norm(
     """Batch norm; in training the running statistics are written, as PyTorch does."""
     meta = infer_batch_norm(input, weight, bias, running_mean, running_var, training)
     outs = [spec(tuple(m.shape), m.stride(), m.dtype) for m in meta]
+    if not training:  # evaluation saves nothing, on the CPU
+        outs[1:] = [contiguous_spec((0,), o.dtype) for o in outs[1:]]
     running = [running_mean, running_var]
     update = training and running_mean is not None
     with recorder.lock:

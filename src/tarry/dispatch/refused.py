@@ -27,6 +27,17 @@ BOXED = {
 }
 
 
+def to_sparse(self: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+    raise UnsupportedError(
+        "a sparse or compressed layout", str(user_line()), "keep the tensor dense"
+    )
+
+
+_CONVERSIONS = """_to_sparse _to_sparse.sparse_dim _to_sparse_csr _to_sparse_csc
+_to_sparse_bsr _to_sparse_bsc to_mkldnn"""
+KERNELS = dict.fromkeys(_CONVERSIONS.split(), to_sparse)
+
+
 def is_pinned(self: torch.Tensor, device: Any = None) -> bool:
     return False
 

@@ -10,7 +10,7 @@ import torch
 
 from tarry.dtypes import to_numpy
 from tarry.lower.table import Call, convert, pointwise, row
-from tarry.lower.xla import jnp, jsp, lax
+from tarry.lower.xla import jnp, lax
 
 
 def _is_bool(x) -> bool:
@@ -276,13 +276,6 @@ def heaviside(x, values):
     zero = _fill(x, 0)
     step = convert(lax.gt(x, zero), x.dtype)
     return lax.select(lax.eq(x, zero), values, step)
-
-
-@pointwise(
-    "special_zeta", "special_zeta.self_scalar", "special_zeta.other_scalar", floats=True
-)
-def zeta(x, q):
-    return jsp.zeta(x, q)
 
 
 @pointwise("igamma")

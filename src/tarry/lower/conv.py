@@ -244,6 +244,8 @@ def convolution_backward(
     gx = gw = gb = None
     if mask[0]:
         gx = _forward(g, w, at) if transposed else _input_grad(g, w, x.shape[2:], at)
+        if gx.shape != x.shape:  # output padding of a stride and more
+            gx = lax.slice(gx, (0,) * x.ndim, x.shape)
         gx = convert(gx, call.outs[0].dtype)
     if mask[1]:
         seen, by = (g, x) if transposed else (x, g)

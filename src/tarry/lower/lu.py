@@ -30,6 +30,8 @@ def _singular(lu: Any) -> Any:
     n = zero.shape[-1]
     place = lax.broadcasted_iota(_I32, zero.shape, zero.ndim - 1)
     place = lax.select(zero, place, lax.full_like(place, n))
+    if n == 0:
+        return lax.full(place.shape[:-1], 0, _I32)
     first = lax.reduce_min(place, (place.ndim - 1,))
     return lax.select(
         lax.eq(first, const(first, n)), lax.full_like(first, 0), first + 1

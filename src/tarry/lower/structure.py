@@ -48,7 +48,7 @@ def map_row(
 @row("tarry::nonzero")
 def nonzero(call: Call, value: Any) -> Any:
     """Indices of the values that are not zero, one row per dimension."""
-    found = jnp.nonzero(value, size=call.out.shape[1])
-    if not found:
+    if value.ndim == 0:
         return lax.full(call.out.shape, 0, call.out.dtype)
+    found = jnp.nonzero(value, size=call.out.shape[1])
     return lax.convert_element_type(jnp.stack(found), call.out.dtype)

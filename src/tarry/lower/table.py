@@ -160,6 +160,9 @@ def convert(value: Any, dtype: np.dtype) -> Any:
         return lax.ne(value, lax.full_like(value, 0))
     if value.dtype.kind in "fV" and dtype.kind == "u" and dtype.itemsize < 8:
         value = lax.convert_element_type(value, np.dtype(np.int64))
+    if value.dtype == np.bool_ and dtype.kind in "fVc":
+        # XLA turns a product with a converted mask into a select: NaN * False is NaN.
+        value = lax.convert_element_type(value, np.dtype(np.uint8))
     return lax.convert_element_type(value, dtype)
 
 

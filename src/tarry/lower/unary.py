@@ -151,14 +151,6 @@ def digamma(x):
     return lax.select(lax.eq(x, zero), pole, lax.digamma(x))
 
 
-@row("polygamma")
-def polygamma(call: Call, n: int, x):
-    wide = np.dtype(np.float64 if call.out.dtype == np.float64 else np.float32)
-    x = convert(x, wide)
-    result = digamma(x) if n == 0 else jsp.polygamma(n, x)
-    return convert(result, call.out.dtype)
-
-
 def _whole(x, function):
     return x if _is_int(x) else function(x)
 
