@@ -337,8 +337,9 @@ def equal(want, got):
         for a, b in zip(want, got):
             equal(a, b)
     else:
-        near = pytest.approx(want, rel=1e-4, abs=1e-4)
-        assert got == (near if isinstance(want, float) else want)
+        if isinstance(want, float):
+            want = pytest.approx(want, rel=1e-4, abs=1e-4)
+        assert got == want
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda f: f.__name__)

@@ -170,7 +170,7 @@ def watch(
     """A live line on a terminal, else a plain line for every loss read."""
 
     def line(step: int, loss: float, rate: float) -> str:
-        return f"step {step:>4}  loss {loss:.3f}  {rate:>8,.0f} characters/s"
+        return f"step {step:>4}  loss {loss:.3f}  {rate:>8,.0f} tokens/s"
 
     if not console.is_terminal:
         return work(lambda *read: say(console, line(*read)))

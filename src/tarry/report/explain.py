@@ -67,6 +67,9 @@ def _graphs(old: Graph, new: Graph) -> str:
     shapes = _input_changes(old, new)
     if shapes:
         return shapes
+    now_inputs = _computed_before(old, new)
+    if now_inputs:
+        return now_inputs
     for a, b in zip_longest(old.nodes, new.nodes):
         if a != b:
             return _nodes(a, b)
@@ -78,6 +81,23 @@ def _graphs(old: Graph, new: Graph) -> str:
             f"{len(new.outputs)}): other tensors are kept alive at the cut"
         )
     return "other values are kept alive at the cut"
+
+
+def _computed_before(old: Graph, new: Graph) -> str:
+    """Values the older program made itself and the newer one is given: an optimizer's
+    state after its first step."""
+    more = len(new.inputs) - len(old.inputs)
+    fewer = (len(old.nodes) - len(old.inputs)) - (len(new.nodes) - len(new.inputs))
+    if more <= 0 or fewer <= 0:
+        return ""
+    pairs = zip_longest(old.inputs, new.inputs)
+    first = next(b for a, b in pairs if a != b and b is not None)
+    return (
+        f"{_count(more, 'value')} that the program before computed itself "
+        f"{'comes' if more == 1 else 'come'} from an earlier one now, the first "
+        f"{spell(first)}, first used at {first.line} ({_count(fewer, 'operation')} "
+        "fewer): state that a first step makes, for example"
+    )
 
 
 def _input_changes(old: Graph, new: Graph) -> str:
