@@ -1,0 +1,715 @@
+"""PyTorch's operator database on tarry: one entry and one way of calling it become a
+`Record`, by comparing every sample with the CPU.
+
+`run_entry` records all samples of an entry, cuts once and then compares; only where
+that fails are the samples run one by one. `python tests/opdb.py --report` runs the
+database in two worker processes, which may crash, prints the counts and writes
+`docs/operators.md`; `--only NAME …` runs some entries and prints their records.
+"""
+
+import argparse
+import json
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.testing._internal.common_methods_invocations import op_db
+from torch.utils._pytree import tree_leaves, tree_map
+
+import tarry
+from harness import DEVICE, TOLERANCE, make, sliced, transposed
+from ops_gaps import LOOSE
+from tarry.cut.cause import Cause
+from tarry.ledger import ledger
+
+# Ways of calling an entry. `reference`: PyTorch's own extended samples, among them
+# NaN, ±inf, extremal integers and empty tensors; `transposed` and `sliced`: inputs are
+# such views of something larger; `errors`: calls that PyTorch refuses.
+KINDS = [
+    "forward", "grad", "gradgrad", "inplace", "out", "transposed", "sliced",
+    "reference", "errors",
+]  # fmt: skip
+GRADS = ("grad", "gradgrad")
+DTYPES = [
+    torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.int64,
+    torch.int32, torch.uint8, torch.bool, torch.complex64,
+]  # fmt: skip
+
+# At most so many samples of an entry, spread over the first `LISTED` that it yields:
+# convolutions, pools and interpolations yield hundreds that differ in one argument.
+CAP = 24
+LISTED = 400
+
+
+def spell(op: Any) -> str:
+    return op.name + (f".{op.variant_test_name}" if op.variant_test_name else "")
+
+
+def short(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+ENTRIES = {spell(op): op for op in op_db}
+
+# Results are random or uninitialised: shape, dtype and strides are compared.
+UNDEFINED = set(
+    """cauchy exponential geometric log_normal normal.in_place uniform randn randn_like
+    rand_like randint randint_like multinomial normal normal.number_mean bernoulli
+    nn.functional.rrelu nn.functional.fractional_max_pool2d
+    nn.functional.fractional_max_pool3d nn.functional.dropout nn.functional.dropout2d
+    nn.functional.dropout3d nn.functional.alpha_dropout
+    nn.functional.feature_alpha_dropout.with_train empty empty_like new_empty
+    new_empty_strided empty_strided empty_permuted resize_ resize_as_""".split()
+)
+
+# Results are unique up to signs, phases or a rotation of a subspace: what is compared
+# is what the entry's `output_process_fn_grad` makes of them.
+AMBIGUOUS = set(
+    """linalg.eigh linalg.eig linalg.svd svd svd_lowrank pca_lowrank linalg.qr qr
+    geqrf""".split()
+)
+
+# Arguments after the first that PyTorch wants on the CPU, whatever the device.
+ON_HOST = {"tensor_split"}
+
+
+@dataclass(slots=True)
+class Record:
+    """What came of one entry in one dtype and one way of calling it.
+
+    `status`: "right"; "strides" (right but for strides, offset or aliasing); "wrong";
+    "error" (tarry raised); "late" (the right error, but at the cut or in other words);
+    "timeout"; "crash"; "none" (PyTorch's CPU takes no sample).
+    """
+
+    name: str
+    dtype: str
+    kind: str
+    status: str = "none"
+    samples: int = 0
+    right: int = 0
+    fallbacks: list[str] = field(default_factory=list)
+    reads: list[str] = field(default_factory=list)
+    message: str = ""
+    seconds: float = 0.0
+
+    @property
+    def native(self) -> bool:
+        return not self.fallbacks
+
+    @property
+    def fine(self) -> bool:
+        return self.status in ("right", "none")
+
+
+class Timeout(BaseException):
+    pass
+
+
+@contextmanager
+def deadline(seconds: int | None) -> Iterator[None]:
+    """Raise Timeout in the block after so many seconds (None: never)."""
+    if seconds is None:
+        yield
+        return
+
+    def ring(*_: Any) -> None:
+        raise Timeout
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def takes(op: Any, dtype: torch.dtype, kind: str) -> bool:
+    """Whether PyTorch's CPU has this entry in this dtype and way of calling it."""
+    if kind == "errors":
+        return op.error_inputs_func is not None and dtype is torch.float32
+    if not op.supports_dtype(dtype, "cpu"):
+        return False
+    if kind in GRADS:
+        supports = op.supports_autograd if kind == "grad" else op.supports_gradgrad
+        undefined = spell(op) in UNDEFINED
+        return bool(
+            supports and not undefined and dtype in op.supported_backward_dtypes("cpu")
+        )
+    if kind == "inplace":
+        return op.inplace_variant is not None
+    if kind == "out":
+        return bool(op.supports_out)
+    if kind == "reference":
+        return op.reference_inputs_func is not None
+    return True
+
+
+def samples_of(op: Any, dtype: torch.dtype, kind: str, cap: int = CAP) -> list[Any]:
+    """At most `cap` samples of the entry, spread over all; CPU tensors."""
+    torch.manual_seed(0)
+    if kind == "errors":
+        return list(op.error_inputs("cpu"))
+    grad = kind in GRADS
+    source = op.reference_inputs if kind == "reference" else op.sample_inputs
+    every = list(islice(source("cpu", dtype, requires_grad=grad), LISTED))
+    if len(every) <= cap:
+        return every
+    if cap == 1:
+        return every[:1]
+    step = (len(every) - 1) / (cap - 1)
+    return [every[round(i * step)] for i in range(cap)]
+
+
+class Copies:
+    """Copies of CPU values on `device`; tensors that share memory go on sharing it."""
+
+    def __init__(self, device: str, layout: Callable | None = None) -> None:
+        self.device, self.layout = device, layout
+        self.memory: dict[int, torch.Tensor] = {}
+        self.known: dict[int, torch.Tensor] = {}
+        self.leaves: list[torch.Tensor] = []
+
+    def __call__(self, value: Any) -> Any:
+        return tree_map(self.one, value)
+
+    def one(self, value: Any) -> Any:
+        if isinstance(value, torch.Tensor):
+            return self.tensor(value)
+        if isinstance(value, torch.device) and value.type == "cpu":
+            return torch.device(self.device)
+        return self.device if isinstance(value, str) and value == "cpu" else value
+
+    def tensor(self, t: torch.Tensor) -> torch.Tensor:
+        if id(t) in self.known:
+            return self.known[id(t)]
+        copy = self.known[id(t)] = self.fresh(t.detach())
+        if t.requires_grad:
+            copy = self.known[id(t)] = copy.detach().requires_grad_()
+            self.leaves.append(copy)
+        return copy
+
+    def fresh(self, t: torch.Tensor) -> torch.Tensor:
+        if t.layout is not torch.strided:
+            return t.clone() if self.device == "cpu" else t.to(self.device)
+        if t.is_conj():
+            return self.fresh(t.conj()).conj()
+        if t.is_neg():
+            return torch._neg_view(self.fresh(torch._neg_view(t)))
+        if self.layout is not None:
+            laid = self.layout(t, self.device)
+            if laid is not None:
+                return laid
+        storage = t.untyped_storage()
+        if storage.nbytes() == t.numel() * t.element_size():
+            return t.clone() if self.device == "cpu" else t.to(self.device)
+        key = storage.data_ptr()
+        if key not in self.memory:
+            flat = torch.empty(0, dtype=t.dtype).set_(
+                storage, 0, (storage.nbytes() // t.element_size(),), (1,)
+            )
+            self.memory[key] = flat.clone().to(self.device)
+        return self.memory[key].as_strided(t.shape, t.stride(), t.storage_offset())
+
+
+LAYOUTS = {"transposed": transposed, "sliced": sliced}
+
+
+def perform(op: Any, sample: Any, kind: str, device: str) -> Any:
+    """The result of one call on `device`, with all that is to be compared."""
+    torch.manual_seed(0)
+    copies = Copies(device, LAYOUTS.get(kind))
+    first = copies(sample.input)
+    if op.name in ON_HOST:
+        args, kwargs = Copies("cpu")(sample.args), Copies("cpu")(sample.kwargs)
+    else:
+        args, kwargs = copies(sample.args), copies(sample.kwargs)
+    if kind == "inplace":
+        result = op.inplace_variant(first, *args, **kwargs)
+        return [result, first, result is first]
+    if kind == "out":
+        return _with_out(op, sample, (first, *args), kwargs, device)
+    result = op(first, *args, **kwargs)
+    if kind in GRADS:
+        processed = sample.output_process_fn_grad or (lambda out: out)
+        return _gradients(processed(result), copies.leaves, kind == "gradgrad")
+    if spell(op) in AMBIGUOUS and sample.output_process_fn_grad is not None:
+        return sample.output_process_fn_grad(result)
+    return result
+
+
+def _with_out(op: Any, sample: Any, args: tuple, kwargs: dict, device: str) -> Any:
+    """Into a fitting `out`, and into one whose last two dimensions are swapped."""
+    host = Copies("cpu")
+    plain = op(host(sample.input), *host(sample.args), **host(sample.kwargs))
+    process = sample.output_process_fn_grad if spell(op) in AMBIGUOUS else None
+    found = []
+    for swapped in (False, True):
+
+        def target(t: torch.Tensor, swapped: bool = swapped) -> torch.Tensor:
+            if swapped and t.dim() > 1:
+                return torch.zeros(t.mT.shape, dtype=t.dtype).to(device).mT
+            return torch.zeros(t.shape, dtype=t.dtype).to(device)
+
+        outs = tree_map(target, plain)
+        result = op(*args, **kwargs, out=outs)
+        pairs = zip(tree_leaves(result), tree_leaves(outs))
+        found.append(all(r is o for r, o in pairs))
+        found += tree_leaves(process(outs) if process else outs)
+    return found
+
+
+def _gradients(result: Any, leaves: list, twice: bool) -> Any:
+    outs = [
+        t
+        for t in tree_leaves(result)
+        if isinstance(t, torch.Tensor) and t.requires_grad
+    ]
+    if not outs or not leaves:
+        raise NotImplementedError("nothing to differentiate")
+    seeds = [make(*t.shape, dtype=t.dtype, seed=5).to(t.device) for t in outs]
+    first = torch.autograd.grad(
+        outs, leaves, seeds, allow_unused=True, create_graph=twice
+    )
+    if not twice:
+        return list(first)
+    onward = [g for g in first if g is not None and g.requires_grad]
+    if not onward:
+        return [g if g is None else g.detach() for g in first]
+    seeds = [make(*t.shape, dtype=t.dtype, seed=6).to(t.device) for t in onward]
+    return list(torch.autograd.grad(onward, leaves, seeds, allow_unused=True))
+
+
+def is_random(op: Any, sample: Any) -> bool:
+    if spell(op) in UNDEFINED:
+        return True
+    args, kwargs = sample.args, sample.kwargs
+    if op.name == "nn.functional.multi_head_attention_forward":
+        return args[9] > 0 and kwargs.get("training", True)
+    return (kwargs.get("dropout_p") or 0) > 0
+
+
+class Different(Exception):
+    """A result is not the CPU's; `geometry`: only its strides or aliasing are not."""
+
+    def __init__(self, message: str, geometry: bool = False) -> None:
+        super().__init__(message)
+        self.geometry = geometry
+
+
+def compare(
+    want: Any, got: Any, values: bool, loose: Any, places: bool = True
+) -> None:
+    """Raise Different unless `got`, on tarry, is `want`.
+
+    `values`: compare values, too; `loose`: (rtol, atol) instead of the usual ones;
+    `places`: compare device, strides, offset and whether it is a view.
+    """
+    wants, gots = tree_leaves(want), tree_leaves(got)
+    if len(wants) != len(gots):
+        raise Different(f"{len(gots)} results, want {len(wants)}")
+    geometry = ""
+    for i, (w, g) in enumerate(zip(wants, gots)):
+        where = f"result {i}: " if len(wants) > 1 else ""
+        if isinstance(w, torch.Tensor):
+            _compare_tensors(w, g, values, loose, where)
+            if places and not geometry:
+                geometry = _geometry(w, g, where)
+        elif type(w) is not type(g):
+            raise Different(f"{where}{g!r}, want {w!r}")
+        elif values and isinstance(w, int | float | complex):
+            _compare_tensors(torch.tensor(w), torch.tensor(g), True, loose, where)
+    if geometry:
+        raise Different(geometry, geometry=True)
+
+
+def _compare_tensors(
+    w: torch.Tensor, g: Any, values: bool, loose: Any, where: str
+) -> None:
+    if not isinstance(g, torch.Tensor):
+        raise Different(f"{where}{type(g).__name__}, want a tensor")
+    if w.layout is not torch.strided:
+        raise Different(f"{where}a tensor of layout {w.layout} to compare with")
+    for what in ("dtype", "shape"):
+        ours, theirs = getattr(g, what), getattr(w, what)
+        if ours != theirs:
+            raise Different(f"{where}{what} {ours}, want {theirs}")
+    if not values:
+        return
+    w = w.detach().resolve_conj().resolve_neg()
+    g = g.detach().cpu().resolve_conj().resolve_neg()
+    rtol, atol = loose or TOLERANCE.get(w.dtype, (0, 0))
+    if rtol:
+        atol = atol + 8 * torch.finfo(w.dtype).eps * _scale(w)
+    try:
+        torch.testing.assert_close(
+            g, w, rtol=rtol, atol=atol, equal_nan=True, check_stride=False
+        )
+    except AssertionError as error:
+        text = " ".join(str(error).split())
+        raise Different(f"{where}{text[:220]}") from None
+
+
+def _scale(w: torch.Tensor) -> float:
+    """The largest finite magnitude: cancellation leaves errors in proportion to it."""
+    size = w.abs().to(torch.float64)
+    size = size[size.isfinite()]
+    return float(size.max()) if size.numel() else 0.0
+
+
+def _geometry(w: torch.Tensor, g: torch.Tensor, where: str) -> str:
+    if g.device.type != DEVICE:
+        return f"{where}on {g.device}"
+    if w.numel() > 0:
+        pairs = [(a, b) for a, b, n in zip(g.stride(), w.stride(), w.shape) if n > 1]
+        if any(a != b for a, b in pairs):
+            return f"{where}strides {g.stride()}, want {w.stride()}"
+    if w._is_view() != g._is_view():
+        return f"{where}{'a view' if g._is_view() else 'no view'}"
+    if w._is_view() and w.numel() and w.storage_offset() != g.storage_offset():
+        return f"{where}offset {g.storage_offset()}, want {w.storage_offset()}"
+    return ""
+
+
+def _count_fallbacks() -> dict[str, int]:
+    return {k: n for k, n in ledger.counters.items() if k.startswith("aten::")}
+
+
+def _count_reads() -> dict[tuple, int]:
+    return {k[:2]: n for k, n in ledger.cut_totals.items() if k[0] not in OWN_CUTS}
+
+
+# Causes of cuts that the harness makes itself, or that `fallbacks` lists already.
+OWN_CUTS = {Cause.SYNC.value, Cause.FALLBACK.value, Cause.HOST.value}
+
+
+def run_entry(
+    op: Any,
+    dtype: torch.dtype,
+    samples: list[Any],
+    kind: str = "forward",
+    limit: int | None = None,
+) -> Record:
+    """Run `samples` on the CPU and on tarry and compare; never raises."""
+    record = Record(spell(op), short(dtype), kind)
+    started = time.perf_counter()
+    fallbacks = _count_fallbacks()
+    try:
+        with warnings.catch_warnings(), deadline(limit):
+            warnings.simplefilter("ignore")
+            if kind == "errors":
+                _run_errors(op, samples, record)
+            else:
+                _run_samples(op, samples, kind, record)
+    except Timeout:
+        record.status, record.message = "timeout", f"more than {limit} s"
+    record.fallbacks = sorted(
+        k for k, n in _count_fallbacks().items() if n > fallbacks.get(k, 0)
+    )
+    record.seconds = round(time.perf_counter() - started, 2)
+    _clear()
+    return record
+
+
+def _clear() -> None:
+    try:
+        tarry.sync()
+    except Exception:
+        tarry.sync()
+
+
+def _run_samples(op: Any, samples: list, kind: str, record: Record) -> None:
+    wanted = []
+    for sample in samples:
+        try:
+            wanted.append((sample, perform(op, sample, kind, "cpu")))
+        except Exception:  # PyTorch's CPU does not take it
+            continue
+    if not wanted:
+        return
+    record.samples = len(wanted)
+    if _all_at_once(op, wanted, kind, record):
+        record.status, record.right = "right", len(wanted)
+        return
+    _one_by_one(op, wanted, kind, record)
+
+
+def _check(op: Any, sample: Any, kind: str, want: Any, got: Any) -> None:
+    values = not is_random(op, sample)
+    loose = LOOSE.get(spell(op), {}).get(kind)
+    compare(want, got, values, loose, kind not in GRADS and _has_tensor(sample))
+
+
+def _has_tensor(sample: Any) -> bool:
+    """Whether the call names the device at all: by a tensor or by itself."""
+    values = tree_leaves((sample.input, sample.args, sample.kwargs))
+    return any(isinstance(v, torch.Tensor) or str(v) == "cpu" for v in values)
+
+
+def _all_at_once(op: Any, wanted: list, kind: str, record: Record) -> bool:
+    before = _count_reads()
+    try:
+        gots = [perform(op, s, kind, DEVICE) for s, _ in wanted]
+        now = _count_reads()
+        tarry.sync()
+        for (sample, want), got in zip(wanted, gots):
+            _check(op, sample, kind, want, got)
+    except Exception:
+        _clear()
+        return False
+    record.reads = sorted(
+        " ".join(k).strip() for k, n in now.items() if n > before.get(k, 0)
+    )
+    return True
+
+
+WORST = ["right", "strides", "error", "wrong"]
+
+
+def _one_by_one(op: Any, wanted: list, kind: str, record: Record) -> None:
+    record.status = "right"
+    for i, (sample, want) in enumerate(wanted):
+        try:
+            got = perform(op, sample, kind, DEVICE)
+            tarry.sync()
+            _check(op, sample, kind, want, got)
+        except Different as error:
+            status, message = "strides" if error.geometry else "wrong", str(error)
+        except Exception as error:
+            status, message = "error", f"{type(error).__name__}: {str(error)[:260]}"
+            _clear()
+        else:
+            record.right += 1
+            continue
+        if WORST.index(status) > WORST.index(record.status):
+            record.status, record.message = status, f"sample {i}: {message}"
+
+
+def _error_of(op: Any, sample: Any, device: str) -> Exception | None:
+    try:
+        perform(op, sample, "forward", device)
+        if device == DEVICE:
+            tarry.sync()
+    except Exception as error:
+        return error
+    return None
+
+
+def _run_errors(op: Any, samples: list, record: Record) -> None:
+    """Each refused call has to raise the CPU's exception, at once, in its words."""
+    record.status = "right"
+    for i, found in enumerate(samples):
+        want = _error_of(op, found.sample_input, "cpu")
+        if want is None:
+            continue
+        record.samples += 1
+        got = _error_of(op, found.sample_input, DEVICE)
+        if got is None:
+            status, message = "wrong", f"no {type(want).__name__}: {want}"
+        elif not isinstance(got, type(want)):
+            status = "error"
+            message = f"{type(got).__name__}: {got}, want {type(want).__name__}: {want}"
+        elif not _worded(got, want, found):
+            status, message = "late", f"{got}, want: {want}"
+        else:
+            record.right += 1
+            continue
+        _clear()
+        order = ["right", "late", "error", "wrong"]
+        if order.index(status) > order.index(record.status):
+            text = " ".join(message.split())
+            record.status, record.message = status, f"sample {i}: {text[:260]}"
+    if record.samples == 0:
+        record.status = "none"
+
+
+def _worded(got: Exception, want: Exception, found: Any) -> bool:
+    return bool(re.search(found.error_regex, str(got))) or str(got) == str(want)
+
+
+def run_named(
+    name: str, dtype: torch.dtype, kind: str, cap: int = CAP, limit: int | None = None
+) -> Record:
+    op = ENTRIES[name]
+    return run_entry(op, dtype, samples_of(op, dtype, kind, cap), kind, limit)
+
+
+# The report: groups of (kind, dtypes, samples an entry).
+GROUPS = {
+    "forward, float32": ("forward", DTYPES[:1], CAP),
+    "gradients, float32": ("grad", DTYPES[:1], 12),
+    "forward, other dtypes": ("forward", DTYPES[1:], 8),
+}
+LIMIT = 90  # seconds an entry may take; a worker silent for a minute more has crashed
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    name: str
+    dtype: str
+    kind: str
+    cap: int
+
+
+def jobs_of(groups: list[str], dtypes: list[str], names: list[str]) -> list[Job]:
+    return [
+        Job(name, short(dtype), kind, cap)
+        for kind, of_group, cap in (GROUPS[g] for g in groups)
+        for dtype in of_group
+        if not dtypes or short(dtype) in dtypes
+        for name, op in ENTRIES.items()
+        if (not names or name in names) and takes(op, dtype, kind)
+    ]
+
+
+def work() -> None:
+    """A worker: a job a line in, a record a line out."""
+    out = sys.stdout
+    sys.stdout = sys.stderr
+    for line in sys.stdin:
+        job = Job(**json.loads(line))
+        dtype = getattr(torch, job.dtype)
+        try:
+            record = run_named(job.name, dtype, job.kind, job.cap, LIMIT)
+        except Exception as error:
+            message = f"the harness: {type(error).__name__}: {error}"
+            record = Record(job.name, job.dtype, job.kind, "error", message=message)
+        print(json.dumps(asdict(record)), file=out, flush=True)
+
+
+def _start() -> subprocess.Popen:
+    return subprocess.Popen(
+        [sys.executable, __file__, "--worker"],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+        text=True,
+    )  # fmt: skip
+
+
+def run_jobs(jobs: list[Job], workers: int = 2) -> list[Record]:
+    """Run jobs in `workers` processes; one that dies is a crash, and is replaced."""
+    left, records, lock = list(reversed(jobs)), [], threading.Lock()
+
+    def serve() -> None:
+        worker = _start()
+        while True:
+            with lock:
+                if not left:
+                    break
+                job = left.pop()
+            record = _ask(worker, job)
+            with lock:
+                records.append(record)
+                if sys.stderr.isatty():
+                    print(f"\r{len(records)}/{len(jobs)}", end="", file=sys.stderr)
+            if record.status == "crash":
+                worker = _start()
+        worker.stdin.close()
+        worker.wait()
+
+    threads = [threading.Thread(target=serve) for _ in range(workers)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    place = {(j.name, j.dtype, j.kind): i for i, j in enumerate(jobs)}
+    return sorted(records, key=lambda r: place[r.name, r.dtype, r.kind])
+
+
+def _ask(worker: subprocess.Popen, job: Job) -> Record:
+    # Compiles are not interruptible by the worker's own alarm.
+    watch = threading.Timer(LIMIT + 60, worker.kill)
+    watch.start()
+    try:
+        worker.stdin.write(json.dumps(asdict(job)) + "\n")
+        worker.stdin.flush()
+        line = worker.stdout.readline()
+    except BrokenPipeError:
+        line = ""
+    finally:
+        watch.cancel()
+    if line:
+        return Record(**json.loads(line))
+    code = worker.wait()
+    message = f"the process ended with {code}"
+    return Record(job.name, job.dtype, job.kind, "crash", message=message)
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """How many (entry, dtype) pairs came out how; `right` includes `cpu`."""
+
+    pairs: int
+    right: int
+    cpu: int
+    strides: int
+    wrong: int
+    error: int
+    timeout: int
+    crash: int
+
+    @property
+    def values(self) -> int:
+        """Right in all but strides and aliasing, too."""
+        return self.right + self.strides
+
+
+def count(records: list[Record]) -> Counts:
+    ran = [r for r in records if r.status != "none"]
+    by = Counter(r.status for r in ran)
+    cpu = sum(r.status in ("right", "strides") and not r.native for r in ran)
+    return Counts(
+        len(ran), by["right"], cpu,
+        *(by[s] for s in ("strides", "wrong", "error", "timeout", "crash")),
+    )  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--report", action="store_true")
+    parser.add_argument("--groups", nargs="*", default=list(GROUPS), choices=GROUPS)
+    parser.add_argument("--dtypes", nargs="*", default=[])
+    parser.add_argument("--only", nargs="*", default=[])
+    parser.add_argument("--kinds", nargs="*", default=["forward"], choices=KINDS)
+    parser.add_argument("--records", type=Path, help="write the records here (JSON)")
+    asked = parser.parse_args()
+    if asked.worker:
+        work()
+    elif asked.report:
+        from opreport import report
+
+        jobs = jobs_of(asked.groups, asked.dtypes, asked.only)
+        report(run_jobs(jobs), asked)
+    else:
+        show(asked)
+
+
+def show(asked: argparse.Namespace) -> None:
+    """Run the asked kinds and dtypes of the asked entries here; print each record."""
+    dtypes = [getattr(torch, d) for d in asked.dtypes] or DTYPES[:1]
+    for name in asked.only or ENTRIES:
+        for kind in asked.kinds:
+            for dtype in dtypes:
+                if takes(ENTRIES[name], dtype, kind):
+                    r = run_named(name, dtype, kind, limit=LIMIT)
+                    print(
+                        r.kind, r.name, r.dtype, r.status, f"{r.right}/{r.samples}",
+                        *r.fallbacks, *r.reads, f"{r.seconds} s", r.message,
+                    )  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()
