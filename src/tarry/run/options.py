@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from tarry.config import config
 from tarry.lower.table import TABLE
 from tarry.record.graph import Graph
-from tarry.record.trie import INPUT, operands
+from tarry.record.trie import operands
 
 PRODUCTS = ("mm", "addmm", "bmm", "baddbmm")
 NO_FUSION = {"xla_disable_hlo_passes": "fusion"}
@@ -26,8 +26,9 @@ def choose(graph: Graph, platform: str) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What the rule looks at: operations on the longest path, values that more than
-    one elementwise operation reads, and matrix products."""
+    """What the rule looks at: `depth`, elementwise operations on the longest path that
+    no other operation interrupts; `shared`, their results that are read elementwise and
+    at least once more; `products`, matrix products."""
 
     depth: int
     shared: int
@@ -36,21 +37,25 @@ class Shape:
 
 def shape_of(graph: Graph) -> Shape:
     depth: list[int] = []
-    readers: dict[int, int] = {}
+    readers: dict[int, tuple[int, int]] = {}
     products = 0
     for node in graph.nodes:
-        ids = list(operands(node.args))
-        own = max((depth[v] for v in ids), default=0) + (node.op != INPUT)
+        ids = set(operands(node.args))
         pointwise = node.op in TABLE and TABLE[node.op].pointwise
+        own = 1 + max((depth[v] for v in ids), default=0) if pointwise else 0
         for v in ids:
-            readers[v] = readers.get(v, 0) + pointwise
+            elementwise, all_readers = readers.get(v, (0, 0))
+            readers[v] = elementwise + pointwise, all_readers + 1
         products += node.op in PRODUCTS
         depth += [own] * len(node.specs)
-    shared = sum(n > 1 for n in readers.values())
+    shared = sum(
+        depth[v] > 0 and elementwise > 0 and all_readers > 1
+        for v, (elementwise, all_readers) in readers.items()
+    )
     return Shape(max(depth, default=0), shared, products)
 
 
 def is_recurrence(graph: Graph) -> bool:
     """Deep, shared, and with products on the way: see the module's first paragraph."""
     shape = shape_of(graph)
-    return shape.depth > 400 and shape.shared > 200 and shape.products > 0
+    return shape.depth > 64 and shape.shared > 100 and shape.products > 0
