@@ -42,13 +42,18 @@ class Numbers:
     """Run-time numbers: taken out of the two packed vectors, one split per dtype, or
     arguments of their own."""
 
-    def __init__(self, floats: Any, ints: Any, loose: list[Any]) -> None:
+    def __init__(
+        self, layout: list[Num], floats: Any, ints: Any, loose: list[Any]
+    ) -> None:
+        self._layout = iter(layout)
         self._vectors = {False: floats, True: ints}
         self._loose = list(reversed(loose))
         self._pieces: dict[tuple[bool, np.dtype], list[Any]] = {}
         self._next = {False: 0, True: 0}
 
-    def take(self, number: Num) -> Scalar:
+    def take(self) -> Scalar:
+        """The next number."""
+        number = next(self._layout)
         kind = number.kind
         if number.loose:
             value = self._loose.pop()
@@ -80,9 +85,13 @@ class Numbers:
         return lax.reshape(pieces[at], ())
 
 
-def packing(graph: Graph) -> list[Num]:
-    """All run-time numbers of the graph, in the order in which they are passed."""
-    return [n for node in graph.nodes for n in run_time_numbers(node.args)]
+def packing(graph: Graph, all_loose: bool = False) -> list[Num]:
+    """All run-time numbers of the graph, in order; `all_loose`: none is packed."""
+    return [
+        Num(n.kind, n.loose or all_loose)
+        for node in graph.nodes
+        for n in run_time_numbers(node.args)
+    ]
 
 
 def vector_sizes(numbers: list[Num]) -> tuple[int, int]:
@@ -143,7 +152,7 @@ def _argument(arg: Any, values: list, numbers: Numbers, transposes: bool) -> Any
         return tuple([_argument(a, values, numbers, transposes) for a in arg])
     if isinstance(arg, Const):
         return arg.value
-    return numbers.take(arg) if isinstance(arg, Num) else arg
+    return numbers.take() if isinstance(arg, Num) else arg
 
 
 def _lower(node: Node, values: list, numbers: Numbers) -> list[Any]:
@@ -164,13 +173,14 @@ def _lower(node: Node, values: list, numbers: Numbers) -> list[Any]:
     return results
 
 
-def build(graph: Graph) -> Callable[..., list[Any]]:
-    """The function `(floats, ints, loose, inputs) -> outputs` that computes `graph`."""
+def build(graph: Graph, layout: list[Num]) -> Callable[..., list[Any]]:
+    """The function `(floats, ints, loose, inputs) -> outputs` that computes `graph`,
+    its numbers passed as `layout` (of `packing`) says."""
 
     def program(
         floats: Any, ints: Any, loose: list[Any], inputs: list[Any]
     ) -> list[Any]:
-        numbers = Numbers(floats, ints, loose)
+        numbers = Numbers(layout, floats, ints, loose)
         values, left = [], list(reversed(inputs))
         for node in graph.nodes:
             if node.op == INPUT:

@@ -2,6 +2,7 @@
 dimensions: the image is (N, C, *size), the grid (N, *out, rank) with x last in memory
 order and first in its vectors. Gradients are those of the lowered forward."""
 
+import math
 from collections.abc import Sequence
 from itertools import product
 from typing import Any
@@ -53,7 +54,7 @@ def _read(x: Any, places: Sequence[Any]) -> Any:
         inside = lax.bitwise_and(inside, ok)
         at = convert(zero_unless(ok, at), _I64)
         flat = flat * n + at
-    x = lax.reshape(x, (*x.shape[:2], -1 if x.size else 0))
+    x = lax.reshape(x, (*x.shape[:2], math.prod(size)))
     values = jnp.take_along_axis(x, flat[:, None, :], 2, mode="clip")
     keep = jnp.broadcast_to(inside[:, None, :], values.shape)
     return zero_unless(keep, values)
@@ -63,12 +64,10 @@ def _linear(x: Any, places: Sequence[Any]) -> Any:
     total = None
     lows = [lax.floor(at) for at in places]
     for corner in product((0, 1), repeat=len(places)):
-        weight = None
-        for at, low, high in zip(places, lows, corner):
-            part = at - low if high else shift(low, 1) - at
-            weight = part if weight is None else weight * part
         value = _read(x, [shift(v, b) for v, b in zip(lows, corner)])
-        value = value * weight[:, None, :]
+        for at, low, high in zip(places, lows, corner):
+            weight = at - low if high else shift(low, 1) - at
+            value = value * weight[:, None, :]
         total = value if total is None else total + value
     return total
 
@@ -143,7 +142,7 @@ def grid_sampler_backward(
     padding: int,
     align: bool,
     mask: Sequence[bool],
-) -> tuple[Any, Any]:
+) -> tuple[Any, ...]:
     def sample(x: Any, grid: Any) -> Any:
         return _sample(x, grid, how, padding, align)
 

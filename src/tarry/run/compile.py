@@ -86,10 +86,11 @@ def compile_graph(
     graph: Graph, donated: tuple[int, ...], options: dict[str, str], number: int
 ) -> Executable:
     """Trace, lower and compile `graph`; raises what a row or XLA raises."""
-    numbers = packing(graph)
+    # Unfused kernels are single operations, of which only equal ones compile once.
+    numbers = packing(graph, all_loose=bool(options))
     floats, ints = vector_sizes(numbers)
     loose = [n for n in numbers if n.loose]
-    program = build(graph)
+    program = build(graph, numbers)
     entries = graph.inputs
     place = jax.sharding.SingleDeviceSharding(device())
 
