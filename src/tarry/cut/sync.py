@@ -8,7 +8,7 @@ leaves the recording as it was, to be cut again.
 
 import sys
 import time
-from itertools import chain
+from itertools import chain, count
 from typing import Any
 
 from tarry import dtypes
@@ -39,6 +39,7 @@ from tarry.run.transfer import upload
 Live = dict[int, list[Slot]]
 
 store: Store[Key, Executable] = Store(config.cache_size)
+_numbers = count()
 
 
 class Permission:
@@ -155,7 +156,7 @@ def _find(
 def _compile(key: Key, options: dict, line: Line, record: Cut) -> Executable:
     started = time.perf_counter()
     why = why_new(key, store)
-    number = ledger.counters["UncachedCompile"]
+    number = next(_numbers)
     program = compile_graph(key.graph, key.donation, options, number)
     store.put(key, program)
     record.compile_s, record.compiled = time.perf_counter() - started, True

@@ -1,0 +1,109 @@
+"""Down-sampling with a filter as wide as an output pixel (`antialias=True`). A
+dimension is resized by one static matrix of weights, its gradient by the transpose;
+filters are those of Pillow: triangle, cubic (a = -0.5) and Lanczos."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from tarry.lower.precision import widen
+from tarry.lower.table import Call, Out, convert, row
+from tarry.lower.xla import lax
+
+Filter = Callable[[np.ndarray], np.ndarray]
+
+
+def _triangle(x: np.ndarray) -> np.ndarray:
+    return np.maximum(1 - x, 0)
+
+
+def _cubic(x: np.ndarray) -> np.ndarray:
+    a = -0.5
+    near = ((a + 2) * x - (a + 3)) * x * x + 1
+    far = (((x - 5) * x + 8) * x - 4) * a
+    return np.where(x < 1, near, np.where(x < 2, far, 0))
+
+
+def _lanczos(x: np.ndarray) -> np.ndarray:
+    return np.where(x < 3, np.sinc(x) * np.sinc(x / 3), 0)
+
+
+def _weights(
+    n: int, m: int, align: bool, factor: float | None, shape: Filter, width: int
+) -> np.ndarray:
+    """The (m, n) matrix that makes m samples of n; every row adds to 1."""
+    if align:
+        scale = (n - 1) / (m - 1) if m > 1 else 0.0
+    else:
+        scale = 1 / factor if factor and factor > 0 else n / m
+    wide = max(scale, 1.0)
+    support = width / 2 * wide
+    center = scale * (np.arange(m) + 0.5)
+    first = np.maximum((center - support + 0.5).astype(np.int64), 0)
+    last = np.minimum((center + support + 0.5).astype(np.int64), n)
+    place = np.arange(n)
+    used = (place >= first[:, None]) & (place < last[:, None])
+    weight = np.where(used, shape(np.abs(place - center[:, None] + 0.5) / wide), 0)
+    total = weight.sum(1, keepdims=True)
+    return weight / np.where(total == 0, 1, total)
+
+
+def _apply(x: Any, d: int, matrix: np.ndarray) -> Any:
+    """`x` with its dimension `d` multiplied by the matrix."""
+    dims = (((d,), (1,)), ((), ()))
+    matrix = matrix.astype(x.dtype)
+    y = lax.dot_general(x, matrix, dims, precision=lax.Precision.HIGHEST)
+    order = list(range(y.ndim - 1))
+    order.insert(d, y.ndim - 1)
+    return lax.transpose(y, order)
+
+
+def _outs(x: Any, size: Sequence[int], *rest: Any) -> list[Out]:
+    """Bytes are resized in integers by PyTorch: that isn't written here."""
+    if x.ndim != 4 or not x.is_floating_point() or not x.numel() or min(size) < 1:
+        raise NotImplementedError("antialiased resizing of other than float images")
+    return [Out((*x.shape[:2], *size), x.dtype)]
+
+
+def _backward_outs(
+    g: Any, out: Sequence[int], size: Sequence[int], *rest: Any
+) -> list[Out]:
+    if g.ndim != 4 or tuple(g.shape) != (*size[:2], *out) or not g.numel():
+        raise NotImplementedError("a gradient of another shape than the result's")
+    return [Out(tuple(size), g.dtype)]
+
+
+def _register(name: str, shape: Filter, width: int) -> None:
+    @row(name, outs=_outs)
+    def resize(
+        call: Call, x: Any, size: Sequence[int], align: bool, *factors: float | None
+    ) -> Any:
+        y = widen(x)
+        for d, factor in ((3, factors[1]), (2, factors[0])):
+            n, m = x.shape[d], call.out.shape[d]
+            if n != m or factor is not None:
+                y = _apply(y, d, _weights(n, m, align, factor, shape, width))
+        return convert(y, call.out.dtype)
+
+    @row(f"{name}_backward", outs=_backward_outs)
+    def resize_backward(
+        call: Call,
+        g: Any,
+        out: Sequence[int],
+        size: Sequence[int],
+        align: bool,
+        *factors: float | None,
+    ) -> Any:
+        y = widen(g)
+        for d, factor in ((2, factors[0]), (3, factors[1])):
+            n, m = call.out.shape[d], g.shape[d]
+            y = _apply(y, d, _weights(n, m, align, factor, shape, width).T)
+        return convert(y, call.out.dtype)
+
+
+_register("_upsample_bilinear2d_aa", _triangle, 2)
+_register("_upsample_bicubic2d_aa", _cubic, 4)
+if hasattr(torch.ops.aten, "_upsample_lanczos2d_aa"):
+    _register("_upsample_lanczos2d_aa", _lanczos, 6)
