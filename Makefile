@@ -4,7 +4,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: bench demo test lint install
+.PHONY: bench demo test test-all ops-report lint install
 
 demo: install
 	$(BIN)/tarry demo
@@ -27,3 +27,9 @@ $(STAMP): requirements.txt pyproject.toml
 
 bench: install
 	$(BIN)/python benchmarks/run.py --out benchmarks/results.json
+
+test-all: install
+	$(BIN)/python -m pytest -n 2 --full
+
+ops-report: install
+	$(BIN)/python tests/opdb.py --report

@@ -20,7 +20,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
-from itertools import islice
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 import tarry
 from harness import DEVICE, TOLERANCE, make, sliced, transposed
-from ops_gaps import LOOSE
+from ops_gaps import LOOSE, REASONS, VIA_CPU
 from tarry.cut.cause import Cause
 from tarry.ledger import ledger
 
@@ -64,22 +64,24 @@ def short(dtype: torch.dtype) -> str:
 ENTRIES = {spell(op): op for op in op_db}
 
 # Results are random or uninitialised: shape, dtype and strides are compared.
-UNDEFINED = set(
-    """cauchy exponential geometric log_normal normal.in_place uniform randn randn_like
-    rand_like randint randint_like multinomial normal normal.number_mean bernoulli
-    nn.functional.rrelu nn.functional.fractional_max_pool2d
-    nn.functional.fractional_max_pool3d nn.functional.dropout nn.functional.dropout2d
-    nn.functional.dropout3d nn.functional.alpha_dropout
-    nn.functional.feature_alpha_dropout.with_train empty empty_like new_empty
-    new_empty_strided empty_strided empty_permuted resize_ resize_as_""".split()
-)
+UNDEFINED = {
+    "bernoulli", "cauchy", "empty", "empty_like", "empty_permuted", "empty_strided",
+    "exponential", "geometric", "log_normal", "multinomial", "new_empty",
+    "new_empty_strided", "nn.functional.alpha_dropout", "nn.functional.dropout",
+    "nn.functional.dropout2d", "nn.functional.dropout3d",
+    "nn.functional.feature_alpha_dropout.with_train",
+    "nn.functional.fractional_max_pool2d", "nn.functional.fractional_max_pool3d",
+    "nn.functional.rrelu", "normal", "normal.in_place", "normal.number_mean",
+    "rand_like", "randint", "randint_like", "randn", "randn_like", "resize_",
+    "resize_as_", "uniform",
+}  # fmt: skip
 
 # Results are unique up to signs, phases or a rotation of a subspace: what is compared
 # is what the entry's `output_process_fn_grad` makes of them.
-AMBIGUOUS = set(
-    """linalg.eigh linalg.eig linalg.svd svd svd_lowrank pca_lowrank linalg.qr qr
-    geqrf""".split()
-)
+AMBIGUOUS = {
+    "geqrf", "linalg.eig", "linalg.eigh", "linalg.qr", "linalg.svd", "pca_lowrank",
+    "qr", "svd", "svd_lowrank",
+}  # fmt: skip
 
 # Arguments after the first that PyTorch wants on the CPU, whatever the device.
 ON_HOST = {"tensor_split"}
@@ -120,7 +122,7 @@ class Timeout(BaseException):
 
 @contextmanager
 def deadline(seconds: int | None) -> Iterator[None]:
-    """Raise Timeout in the block after so many seconds (None: never)."""
+    """Raise Timeout in the block after so many seconds of CPU (None: never)."""
     if seconds is None:
         yield
         return
@@ -128,13 +130,13 @@ def deadline(seconds: int | None) -> Iterator[None]:
     def ring(*_: Any) -> None:
         raise Timeout
 
-    before = signal.signal(signal.SIGALRM, ring)
-    signal.alarm(seconds)
+    before = signal.signal(signal.SIGPROF, ring)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
     try:
         yield
     finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
 
 
 def takes(op: Any, dtype: torch.dtype, kind: str) -> bool:
@@ -310,9 +312,7 @@ class Different(Exception):
         self.geometry = geometry
 
 
-def compare(
-    want: Any, got: Any, values: bool, loose: Any, places: bool = True
-) -> None:
+def compare(want: Any, got: Any, values: bool, loose: Any, places: bool = True) -> None:
     """Raise Different unless `got`, on tarry, is `want`.
 
     `values`: compare values, too; `loose`: (rtol, atol) instead of the usual ones;
@@ -351,8 +351,9 @@ def _compare_tensors(
         return
     w = w.detach().resolve_conj().resolve_neg()
     g = g.detach().cpu().resolve_conj().resolve_neg()
-    rtol, atol = loose or TOLERANCE.get(w.dtype, (0, 0))
-    if rtol:
+    exact = not (w.is_floating_point() or w.is_complex())
+    rtol, atol = (0, 0) if exact else loose or TOLERANCE[w.dtype]
+    if not exact:
         atol = atol + 8 * torch.finfo(w.dtype).eps * _scale(w)
     try:
         torch.testing.assert_close(
@@ -415,7 +416,7 @@ def run_entry(
             else:
                 _run_samples(op, samples, kind, record)
     except Timeout:
-        record.status, record.message = "timeout", f"more than {limit} s"
+        record.status, record.message = "timeout", f"more than {limit} s of CPU"
     record.fallbacks = sorted(
         k for k, n in _count_fallbacks().items() if n > fallbacks.get(k, 0)
     )
@@ -553,7 +554,8 @@ GROUPS = {
     "gradients, float32": ("grad", DTYPES[:1], 12),
     "forward, other dtypes": ("forward", DTYPES[1:], 8),
 }
-LIMIT = 90  # seconds an entry may take; a worker silent for a minute more has crashed
+LIMIT = 90  # seconds of CPU that an entry may take
+SILENCE = 600  # seconds after which a worker that does not answer has crashed
 
 
 @dataclass(frozen=True, slots=True)
@@ -630,7 +632,7 @@ def run_jobs(jobs: list[Job], workers: int = 2) -> list[Record]:
 
 def _ask(worker: subprocess.Popen, job: Job) -> Record:
     # Compiles are not interruptible by the worker's own alarm.
-    watch = threading.Timer(LIMIT + 60, worker.kill)
+    watch = threading.Timer(SILENCE, worker.kill)
     watch.start()
     try:
         worker.stdin.write(json.dumps(asdict(job)) + "\n")
@@ -676,6 +678,137 @@ def count(records: list[Record]) -> Counts:
     )  # fmt: skip
 
 
+PAGE = Path(__file__).parent.parent / "docs" / "operators.md"
+
+HEAD = """# Operators
+
+Written by `make ops-report`, which runs PyTorch's own operator database
+(`torch.testing._internal.common_methods_invocations.op_db` of torch {torch}, {entries}
+entries) on tarry, on XLA's CPU platform, and compares every sample with CPU PyTorch:
+value, dtype, shape, device, strides, and whether a result is a view.
+`tests/test_ops.py` runs a part of it in every `make test`.
+
+## Counts
+
+One line a group and dtype; a *pair* is an entry in a dtype that PyTorch's CPU
+supports, with at most {caps} samples, spread over those that the entry yields.
+*Right* is right in all respects; *native* of these ran without a CPU fallback.
+*Strides*: the values are right; strides, offset or aliasing are not. *Error*: tarry
+raised, or the entry took more than {limit} s of CPU. Random and uninitialised results
+are compared in all but their values; eigenvectors and the like through their
+invariants. Entries of which the CPU refuses every sample are left out.
+
+"""
+
+
+def counts_table(records: list[Record], groups: list[str]) -> list[str]:
+    lines = [
+        "| group | dtype | pairs | right | native | via CPU | strides | wrong | "
+        "error | crash | right % | native % |",
+        "|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
+    ]
+    for group in groups:
+        kind, dtypes, _ = GROUPS[group]
+        ofs = [[short(d)] for d in dtypes]
+        if len(ofs) > 1:
+            ofs.append([short(d) for d in dtypes])
+        for of in ofs:
+            c = count([r for r in records if r.kind == kind and r.dtype in of])
+            if not c.pairs:
+                continue
+            native = c.right - c.cpu
+            lines.append(
+                f"| {group} | {of[0] if len(of) == 1 else 'all'} | {c.pairs} | "
+                f"{c.right} | {native} | {c.cpu} | {c.strides} | {c.wrong} | "
+                f"{c.error + c.timeout} | {c.crash} | {100 * c.right / c.pairs:.1f} | "
+                f"{100 * native / c.pairs:.1f} |"
+            )
+    return lines
+
+
+def fallback_table(records: list[Record]) -> list[str]:
+    entries: dict[str, set[str]] = {}
+    for r in records:
+        for op in r.fallbacks:
+            entries.setdefault(op, set()).add(r.name)
+    lines = ["| operator | entries | reason |", "|---|---|---|"]
+    for op, names in sorted(entries.items()):
+        listed = " ".join(f"`{n}`" for n in sorted(names))
+        lines.append(f"| `{op}` | {listed} | {VIA_CPU.get(op, '')} |")
+    return lines
+
+
+def wrong_table(records: list[Record]) -> list[str]:
+    grouped: dict[tuple, list[str]] = {}
+    for r in records:
+        if not r.fine:
+            status = "error" if r.status == "timeout" else r.status
+            reason = REASONS.get((r.kind, r.name, r.dtype), "")
+            grouped.setdefault((r.name, r.kind, status, reason), []).append(r.dtype)
+    lines = ["| entry | way | result | dtypes | reason |", "|---|---|---|---|---|"]
+    for (name, kind, status, reason), dtypes in sorted(grouped.items()):
+        listed = " ".join(dtypes)
+        lines.append(f"| `{name}` | {kind} | {status} | {listed} | {reason} |")
+    return lines
+
+
+def reads_table(records: list[Record]) -> list[str]:
+    entries: dict[str, set[str]] = {}
+    for r in records:
+        for cause in r.reads:
+            entries.setdefault(cause, set()).add(r.name)
+    lines = ["| cause of the cut | entries |", "|---|---|"]
+    for cause, names in sorted(entries.items()):
+        listed = " ".join(f"`{n}`" for n in sorted(names))
+        lines.append(f"| {cause} | {listed} |")
+    return lines
+
+
+def page(records: list[Record], groups: list[str]) -> str:
+    caps = ", ".join(f"{GROUPS[g][2]} ({g})" for g in groups)
+    parts = [
+        HEAD.format(
+            torch=torch.__version__.partition("+")[0],
+            entries=len(op_db),
+            caps=caps,
+            limit=LIMIT,
+        ).rstrip(),
+        *counts_table(records, groups),
+        "## Operators that run on the CPU",
+        "In any group above; each call cuts the graph, warns once a line, and is "
+        "counted.",
+        *fallback_table(records),
+        "## Not right",
+        *wrong_table(records),
+        "## Entries that read a value",
+        "They run natively but for the number or size that they need, which cuts.",
+        *reads_table(records),
+    ]
+    text = parts[0] + "\n"
+    for before, part in pairwise(parts):
+        rows = part.startswith("|") and before.startswith("|")
+        text += ("" if rows else "\n") + part + "\n"
+    return text
+
+
+def report(asked: argparse.Namespace) -> None:
+    """Run the asked groups, print the counts, and write the page if all were asked."""
+    if asked.from_records:
+        loaded = [json.loads(f.read_text()) for f in asked.from_records]
+        records = [Record(**r) for part in loaded for r in part]
+    else:
+        records = run_jobs(jobs_of(asked.groups, asked.dtypes, asked.only))
+    if asked.records:
+        asked.records.write_text(json.dumps([asdict(r) for r in records]))
+    print("\n".join(counts_table(records, asked.groups)))
+    for r in records:
+        if not r.fine and (r.kind, r.name, r.dtype) not in REASONS:
+            print(f"no reason: {r.kind} {r.name} {r.dtype}: {r.status} {r.message}")
+    if asked.groups == list(GROUPS) and not asked.dtypes and not asked.only:
+        PAGE.write_text(page(records, asked.groups), encoding="utf-8")
+        print(f"written: {PAGE}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
@@ -685,14 +818,14 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", default=[])
     parser.add_argument("--kinds", nargs="*", default=["forward"], choices=KINDS)
     parser.add_argument("--records", type=Path, help="write the records here (JSON)")
+    parser.add_argument(
+        "--from-records", nargs="*", type=Path, help="report these, run nothing"
+    )
     asked = parser.parse_args()
     if asked.worker:
         work()
     elif asked.report:
-        from opreport import report
-
-        jobs = jobs_of(asked.groups, asked.dtypes, asked.only)
-        report(run_jobs(jobs), asked)
+        report(asked)
     else:
         show(asked)
 

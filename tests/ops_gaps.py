@@ -31,6 +31,20 @@ REASONS = {
 # ATen operator -> why it runs on the CPU.
 VIA_CPU: dict[str, str] = {}
 
-MODULES: dict[str, str] = {}
+_LAZY = "a lazy module loses its uninitialised parameters when it moves to the device"
 
-OPTIMIZERS: dict[str, str] = {}
+# Module, in every mode and dtype -> why it fails.
+MODULES: dict[str, str] = {
+    "nn.LazyConv1d": _LAZY,
+    "nn.LazyConv2d": _LAZY,
+    "nn.LazyConv3d": _LAZY,
+    "nn.LazyConvTranspose1d": _LAZY,
+    "nn.LazyConvTranspose2d": _LAZY,
+    "nn.LazyConvTranspose3d": _LAZY,
+    "nn.LSTM": "the fused LSTM cell has no row for cells without bias",
+}
+
+# Optimizer, in every configuration -> why it fails.
+OPTIMIZERS: dict[str, str] = {
+    "SparseAdam": "it takes sparse gradients only, and tarry holds dense tensors",
+}

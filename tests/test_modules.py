@@ -106,7 +106,7 @@ def differences(name: str, mode: str, dtype: torch.dtype, most: int | None) -> l
 @pytest.mark.filterwarnings("ignore")
 def test_module(module_case: tuple, pytestconfig: pytest.Config) -> None:
     name, mode, dtype = module_case
-    gap = MODULES.get("-".join(module_case))
+    gap = MODULES.get(name)
     most = None if gap or pytestconfig.getoption("--full") else SAMPLES
     found = differences(name, mode, getattr(torch, dtype), most)
     if gap:

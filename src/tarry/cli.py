@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 from rich.console import Console
 
+from tarry import coverage
 from tarry import demo as gpt
 from tarry.doctor import examine
 from tarry.errors import SetupError
@@ -74,6 +75,39 @@ def doctor() -> None:
             console.print(section)
     except SetupError as error:
         raise click.ClickException(str(error)) from None
+
+
+@main.command(
+    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False}
+)
+@click.option(
+    "--only",
+    metavar="KIND",
+    type=click.Choice([s.value for s in coverage.Support]),
+    help="'native row', 'decomposition', 'CPU fallback' or 'unsupported'.",
+)
+@click.option(
+    "--missing-for",
+    "script",
+    metavar="SCRIPT",
+    type=click.Path(exists=True),
+    help="Run SCRIPT with the ARGS; list what ran on the CPU, with lines and time.",
+)
+@click.argument("args", nargs=-1, type=click.UNPROCESSED)
+def ops(only: str | None, script: str | None, args: tuple[str, ...]) -> None:
+    """List ATen's overloads and how tarry runs each; ARGS select by part of a name.
+
+    With --missing-for the exit code is the script's.
+    """
+    if script is not None:
+        code = run_script(script, args)
+        terminal(stderr=True).print(coverage.missing_table(ledger))
+        sys.exit(code)
+    found = coverage.overloads(args)
+    listed = [o for o in found if only in (None, o.support.value)]
+    if args or only:
+        click.echo(coverage.overload_lines(listed))
+    terminal().print(coverage.counts_table(found))
 
 
 def terminal(stderr: bool = False) -> Console:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from tarry.lower.bessel import horner, ratio
-from tarry.lower.precision import scale, shift
+from tarry.lower.precision import const, scale, shift
 from tarry.lower.table import pointwise
 from tarry.lower.xla import lax
 
@@ -58,8 +58,8 @@ def _series(x: Any) -> Any:
 
 
 def _zeta(x: Any) -> Any:
-    """2/3 x ** 1.5."""
-    return scale(x * lax.sqrt(x), 2 / 3)
+    """2/3 x ** 1.5, rounded in the order in which PyTorch does: it is an angle."""
+    return scale(x, 2) * lax.sqrt(x) / const(x, 3)
 
 
 def _decay(x: Any) -> Any:

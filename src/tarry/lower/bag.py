@@ -9,7 +9,7 @@ import torch
 
 from tarry.lower.activation import zero_unless
 from tarry.lower.index import place_one
-from tarry.lower.precision import const, spread, widen
+from tarry.lower.precision import const, shift, spread, widen
 from tarry.lower.table import Call, Out, convert, row
 from tarry.lower.xla import jnp, lax
 
@@ -217,3 +217,19 @@ def embedding_bag_per_sample_weights_backward(
     each = lax.reduce_sum(lax.mul(g, widen(_rows(weight, indices))), (1,))
     each = zero_unless(lax.ne(indices, const(indices, padding)), each)
     return convert(each, call.out.dtype)
+
+
+@row("embedding_renorm")
+def embedding_renorm(
+    call: Call, weight: Any, indices: Any, max_norm: float, norm_type: float
+) -> Any:
+    """The rows that are looked up, scaled down to `max_norm` where they exceed it."""
+    indices = lax.reshape(indices, (indices.size,))
+    if not indices.size or not weight.size:
+        return weight
+    rows = widen(_rows(weight, indices))
+    norm = jnp.linalg.norm(rows, ord=norm_type, axis=1)
+    down = lax.div(const(norm, max_norm), shift(norm, 1e-7))
+    factor = lax.select(norm > max_norm, down, lax.full_like(norm, 1))
+    rows = convert(lax.mul(rows, _each(factor, rows)), weight.dtype)
+    return weight.at[indices].set(rows, mode="drop")
