@@ -13,7 +13,6 @@ CPU_STRIDES = {
 
 # Test (without its file) -> why it fails now. Expected to fail, strictly.
 GAPS: dict[str, str] = {
-    "test_embedding_bag": "aten::_embedding_bag has no lowering and runs on the CPU",
     "test_bitwise_of_floats_is_refused_at_once": (
         "PyTorch's meta kernel takes floats; the error comes with the cut"
     ),

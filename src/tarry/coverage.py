@@ -79,11 +79,11 @@ def support_of(name: str, op: Any) -> Support:
         return Support.UNSUPPORTED
     if seam.has_kernel(name, "PrivateUse1"):
         return Support.NATIVE
-    if any(seam.has_kernel(name, key) for key in COMPOSITES):
-        return Support.DECOMPOSED
     functional = exits.functional_form(op)
     if functional is not None:
         return support_of(_name(functional), functional)
+    if any(seam.has_kernel(name, key) for key in COMPOSITES):
+        return Support.DECOMPOSED
     if op not in exits.NOT_DECOMPOSED and op in seam.decompositions():
         return Support.DECOMPOSED
     if _is_view(op) or not seam.has_kernel(name, "CPU"):
