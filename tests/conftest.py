@@ -21,9 +21,3 @@ def pytest_collection_modifyitems(items: list) -> None:
     for item in items:
         if item.name in GAPS:
             item.add_marker(pytest.mark.xfail(reason=GAPS[item.name], strict=True))
-
-
-def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption(
-        "--full", action="store_true", help="PyTorch's databases whole, not a sample"
-    )

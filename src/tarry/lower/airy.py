@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from tarry.lower.bessel import horner, ratio
-from tarry.lower.precision import const, scale, shift
+from tarry.lower.precision import scale, shift
 from tarry.lower.table import pointwise
 from tarry.lower.xla import lax
 
@@ -58,8 +58,9 @@ def _series(x: Any) -> Any:
 
 
 def _zeta(x: Any) -> Any:
-    """2/3 x ** 1.5, rounded in the order in which PyTorch does: it is an angle."""
-    return scale(x, 2) * lax.sqrt(x) / const(x, 3)
+    """2/3 x ** 1.5, rounded as in PyTorch, for it is an angle; the barrier keeps XLA
+    from multiplying by 1/3."""
+    return scale(x, 2) * lax.sqrt(x) / lax.optimization_barrier(lax.full_like(x, 3))
 
 
 def _decay(x: Any) -> Any:

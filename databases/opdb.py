@@ -600,8 +600,13 @@ def _start() -> subprocess.Popen:
     )  # fmt: skip
 
 
-def run_jobs(jobs: list[Job], workers: int = 2) -> list[Record]:
-    """Run jobs in `workers` processes; one that dies is a crash, and is replaced."""
+def run_jobs(
+    jobs: list[Job], keep: Callable[[Record], None], workers: int = 2
+) -> list[Record]:
+    """Run jobs in `workers` processes; one that dies is a crash, and is replaced.
+
+    `keep` gets each record as it comes; the result is in the order of the jobs.
+    """
     left, records, lock = list(reversed(jobs)), [], threading.Lock()
 
     def serve() -> None:
@@ -614,8 +619,7 @@ def run_jobs(jobs: list[Job], workers: int = 2) -> list[Record]:
             record = _ask(worker, job)
             with lock:
                 records.append(record)
-                if sys.stderr.isatty():
-                    print(f"\r{len(records)}/{len(jobs)}", end="", file=sys.stderr)
+                keep(record)
             if record.status == "crash":
                 worker = _start()
         worker.stdin.close()
@@ -743,7 +747,7 @@ def wrong_table(records: list[Record]) -> list[str]:
     for r in records:
         if not r.fine:
             status = "error" if r.status == "timeout" else r.status
-            reason = REASONS.get((r.kind, r.name, r.dtype), "")
+            reason = REASONS.get(_key(r), "")
             grouped.setdefault((r.name, r.kind, status, reason), []).append(r.dtype)
     lines = ["| entry | way | result | dtypes | reason |", "|---|---|---|---|---|"]
     for (name, kind, status, reason), dtypes in sorted(grouped.items()):
@@ -791,18 +795,40 @@ def page(records: list[Record], groups: list[str]) -> str:
     return text
 
 
+def _key(r: Record) -> tuple[str, str, str]:
+    return r.kind, r.name, r.dtype
+
+
+def run_asked(asked: argparse.Namespace) -> list[Record]:
+    jobs = jobs_of(asked.groups, asked.dtypes, asked.only)
+    seen = 0
+
+    def keep(record: Record) -> None:
+        nonlocal seen
+        seen += 1
+        if sys.stderr.isatty():
+            print(f"\r{seen}/{len(jobs)}", end="", file=sys.stderr)
+        if asked.records:
+            with asked.records.open("a") as file:
+                print(json.dumps(asdict(record)), file=file)
+
+    return run_jobs(jobs, keep)
+
+
 def report(asked: argparse.Namespace) -> None:
     """Run the asked groups, print the counts, and write the page if all were asked."""
     if asked.from_records:
-        loaded = [json.loads(f.read_text()) for f in asked.from_records]
-        records = [Record(**r) for part in loaded for r in part]
+        lines = [n for f in asked.from_records for n in f.read_text().splitlines()]
+        found = {_key(r): r for r in (Record(**json.loads(n)) for n in lines)}
+        jobs = jobs_of(asked.groups, asked.dtypes, asked.only)
+        records = [
+            found[key] for j in jobs if (key := (j.kind, j.name, j.dtype)) in found
+        ]
     else:
-        records = run_jobs(jobs_of(asked.groups, asked.dtypes, asked.only))
-    if asked.records:
-        asked.records.write_text(json.dumps([asdict(r) for r in records]))
+        records = run_asked(asked)
     print("\n".join(counts_table(records, asked.groups)))
     for r in records:
-        if not r.fine and (r.kind, r.name, r.dtype) not in REASONS:
+        if not r.fine and _key(r) not in REASONS:
             print(f"no reason: {r.kind} {r.name} {r.dtype}: {r.status} {r.message}")
     if asked.groups == list(GROUPS) and not asked.dtypes and not asked.only:
         PAGE.write_text(page(records, asked.groups), encoding="utf-8")
@@ -817,9 +843,9 @@ def main() -> None:
     parser.add_argument("--dtypes", nargs="*", default=[])
     parser.add_argument("--only", nargs="*", default=[])
     parser.add_argument("--kinds", nargs="*", default=["forward"], choices=KINDS)
-    parser.add_argument("--records", type=Path, help="write the records here (JSON)")
+    parser.add_argument("--records", type=Path, help="append each record to this file")
     parser.add_argument(
-        "--from-records", nargs="*", type=Path, help="report these, run nothing"
+        "--from-records", nargs="*", type=Path, help="report these files, run nothing"
     )
     asked = parser.parse_args()
     if asked.worker:
