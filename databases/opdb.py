@@ -2,7 +2,7 @@
 `Record`, by comparing every sample with the CPU.
 
 `run_entry` records all samples of an entry, cuts once and then compares; only where
-that fails are the samples run one by one. `python tests/opdb.py --report` runs the
+that fails are the samples run one by one. `python databases/opdb.py --report` runs the
 database in two worker processes, which may crash, prints the counts and writes
 `docs/operators.md`; `--only NAME …` runs some entries and prints their records.
 """
@@ -19,6 +19,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import asdict, dataclass, field
 from itertools import islice, pairwise
 from pathlib import Path
@@ -73,15 +74,18 @@ UNDEFINED = {
     "nn.functional.fractional_max_pool2d", "nn.functional.fractional_max_pool3d",
     "nn.functional.rrelu", "normal", "normal.in_place", "normal.number_mean",
     "rand_like", "randint", "randint_like", "randn", "randn_like", "resize_",
-    "resize_as_", "uniform",
+    "resize_as_", "svd_lowrank", "uniform",
 }  # fmt: skip
 
 # Results are unique up to signs, phases or a rotation of a subspace: what is compared
 # is what the entry's `output_process_fn_grad` makes of them.
 AMBIGUOUS = {
     "geqrf", "linalg.eig", "linalg.eigh", "linalg.qr", "linalg.svd", "pca_lowrank",
-    "qr", "svd", "svd_lowrank",
+    "qr", "svd",
 }  # fmt: skip
+
+# Where values are equal, which of their indices comes first is the kernel's choice.
+TIED = {"argsort", "kthvalue", "median", "mode", "msort", "nanmedian", "sort", "topk"}
 
 # Arguments after the first that PyTorch wants on the CPU, whatever the device.
 ON_HOST = {"tensor_split"}
@@ -198,11 +202,11 @@ class Copies:
     def tensor(self, t: torch.Tensor) -> torch.Tensor:
         if id(t) in self.known:
             return self.known[id(t)]
-        copy = self.known[id(t)] = self.fresh(t.detach())
+        made = self.known[id(t)] = self.fresh(t.detach())
         if t.requires_grad:
-            copy = self.known[id(t)] = copy.detach().requires_grad_()
-            self.leaves.append(copy)
-        return copy
+            made = self.known[id(t)] = made.detach().requires_grad_()
+            self.leaves.append(made)
+        return made
 
     def fresh(self, t: torch.Tensor) -> torch.Tensor:
         if t.layout is not torch.strided:
@@ -378,8 +382,8 @@ def _geometry(w: torch.Tensor, g: torch.Tensor, where: str) -> str:
         pairs = [(a, b) for a, b, n in zip(g.stride(), w.stride(), w.shape) if n > 1]
         if any(a != b for a, b in pairs):
             return f"{where}strides {g.stride()}, want {w.stride()}"
-    if w._is_view() != g._is_view():
-        return f"{where}{'a view' if g._is_view() else 'no view'}"
+    if w._is_view() and not g._is_view():
+        return f"{where}not a view"
     if w._is_view() and w.numel() and w.storage_offset() != g.storage_offset():
         return f"{where}offset {g.storage_offset()}, want {w.storage_offset()}"
     return ""
@@ -451,7 +455,83 @@ def _run_samples(op: Any, samples: list, kind: str, record: Record) -> None:
 def _check(op: Any, sample: Any, kind: str, want: Any, got: Any) -> None:
     values = not is_random(op, sample)
     loose = LOOSE.get(spell(op), {}).get(kind)
-    compare(want, got, values, loose, kind not in GRADS and _has_tensor(sample))
+    places = kind not in GRADS and _has_tensor(sample)
+    if kind not in GRADS and op.name in TIED and _has_ties(sample):
+        want, got = _without_index(want), _without_index(got)
+    try:
+        compare(want, got, values, loose, places)
+    except Different as different:
+        if different.geometry or not values:
+            raise
+        compare(want, got, False, None, places)
+        if not _as_near(op, sample, kind, want, got):
+            raise different from None
+
+
+def _has_ties(sample: Any) -> bool:
+    numbers = sample.input.detach()
+    return numbers.unique().numel() < numbers.numel() and not sample.kwargs.get(
+        "stable"
+    )
+
+
+def _without_index(result: Any) -> list[Any]:
+    """The results with zeros in place of the last one, which is the index if int64."""
+    leaves = tree_leaves(result)
+    at = max(i for i, t in enumerate(leaves) if isinstance(t, torch.Tensor))
+    if leaves[at].dtype is torch.int64:
+        leaves[at] = torch.zeros_like(leaves[at])
+    return leaves
+
+
+WIDER = {
+    torch.float16: torch.float64,
+    torch.bfloat16: torch.float64,
+    torch.float32: torch.float64,
+    torch.complex64: torch.complex128,
+}
+
+
+def _widened(value: Any) -> Any:
+    if isinstance(value, torch.dtype):
+        return WIDER.get(value, value)
+    if isinstance(value, torch.Tensor) and value.dtype in WIDER:
+        wide = value.detach().to(WIDER[value.dtype])
+        return wide.requires_grad_(value.requires_grad)
+    return value
+
+
+def _as_near(op: Any, sample: Any, kind: str, want: Any, got: Any) -> bool:
+    """Whether tarry is about as near to the result in double precision as the CPU is.
+
+    What is ill-conditioned (a gradient of eigenvectors that nearly coincide) differs
+    between any two correct implementations.
+    """
+    wide = copy(sample)
+    for part in ("input", "args", "kwargs"):
+        setattr(wide, part, tree_map(_widened, getattr(sample, part)))
+    try:
+        exact = perform(op, wide, kind, "cpu")
+    except Exception:
+        return False
+    rows = list(zip(tree_leaves(exact), tree_leaves(want), tree_leaves(got)))
+    tensors = [r for r in rows if all(isinstance(t, torch.Tensor) for t in r)]
+    return bool(tensors) and all(_nearer(e, w, g.cpu()) for e, w, g in tensors)
+
+
+def _nearer(exact: torch.Tensor, want: torch.Tensor, got: torch.Tensor) -> bool:
+    if want.dtype not in WIDER or exact.shape != want.shape:
+        return torch.equal(want, got)
+    if not torch.equal(want.isfinite(), got.isfinite()):
+        return False
+    theirs, ours = (
+        (t.detach().to(exact.dtype) - exact).abs().nan_to_num(0, 0, 0)
+        for t in (want, got)
+    )
+    slack = 8 * torch.finfo(want.dtype).eps * _scale(exact)
+    return (
+        bool((ours.max() <= 4 * theirs.max() + slack).item()) if ours.numel() else True
+    )
 
 
 def _has_tensor(sample: Any) -> bool:
@@ -552,10 +632,10 @@ def run_named(
 GROUPS = {
     "forward, float32": ("forward", DTYPES[:1], CAP),
     "gradients, float32": ("grad", DTYPES[:1], 12),
-    "forward, other dtypes": ("forward", DTYPES[1:], 8),
+    "forward, other dtypes": ("forward", DTYPES[1:], 4),
 }
 LIMIT = 90  # seconds of CPU that an entry may take
-SILENCE = 600  # seconds after which a worker that does not answer has crashed
+SILENCE = 1800  # seconds after which a worker that does not answer has crashed
 
 
 @dataclass(frozen=True, slots=True)
@@ -690,7 +770,7 @@ Written by `make ops-report`, which runs PyTorch's own operator database
 (`torch.testing._internal.common_methods_invocations.op_db` of torch {torch}, {entries}
 entries) on tarry, on XLA's CPU platform, and compares every sample with CPU PyTorch:
 value, dtype, shape, device, strides, and whether a result is a view.
-`tests/test_ops.py` runs a part of it in every `make test`.
+`databases/test_ops.py` runs a part of it in `make test-databases`.
 
 ## Counts
 
@@ -816,7 +896,7 @@ def run_asked(asked: argparse.Namespace) -> list[Record]:
 
 
 def report(asked: argparse.Namespace) -> None:
-    """Run the asked groups, print the counts, and write the page if all were asked."""
+    """Run the asked groups, print the counts; write the page unless only a part ran."""
     if asked.from_records:
         lines = [n for f in asked.from_records for n in f.read_text().splitlines()]
         found = {_key(r): r for r in (Record(**json.loads(n)) for n in lines)}
@@ -830,7 +910,7 @@ def report(asked: argparse.Namespace) -> None:
     for r in records:
         if not r.fine and _key(r) not in REASONS:
             print(f"no reason: {r.kind} {r.name} {r.dtype}: {r.status} {r.message}")
-    if asked.groups == list(GROUPS) and not asked.dtypes and not asked.only:
+    if not asked.dtypes and not asked.only:
         PAGE.write_text(page(records, asked.groups), encoding="utf-8")
         print(f"written: {PAGE}")
 

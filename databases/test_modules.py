@@ -1,8 +1,8 @@
 """Every module of PyTorch's module database against the CPU: results, gradients of
 inputs and parameters, and buffers afterwards, in training and in evaluation.
 
-`make test` runs the first samples of every module in float32; `make test-all` all of
-them, and float64.
+`make test-databases` runs the first samples of every module in float32, `make test-all`
+all of them, and float64.
 """
 
 import copy

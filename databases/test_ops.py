@@ -1,7 +1,8 @@
 """Every entry of PyTorch's operator database against the CPU.
 
-`make test` runs a sample that `SEED` chooses: every entry forward in float32 with two
-samples, and a part of the entries in the other dtypes and ways of calling them.
+`make test-databases` runs a sample that `SEED` chooses: every entry forward in float32
+with two samples, and a part of the entries in the other dtypes and other ways of
+calling them.
 `make test-all` (`--full`) runs all of them with up to `opdb.CAP` samples.
 """
 

@@ -2,8 +2,8 @@
 
 Each of its configurations runs on the device in every implementation that it offers
 (`foreach`, `fused`, neither); `capturable` and tensor arguments as the database has
-them for an accelerator. `make test` runs one implementation of each configuration,
-`make test-all` all of them.
+them for an accelerator. `make test-databases` runs one implementation of each
+configuration, `make test-all` all of them.
 """
 
 import random

@@ -115,8 +115,10 @@ def test_reflectors():
     check_row("ormqr", a, tau, rand(2, 5), False, False)
 
 
-@pytest.mark.parametrize("rank, how", [(2, 0), (2, 1), (2, 2), (3, 0), (3, 1)])
-@pytest.mark.parametrize("padding", [0, 1, 2])
+@pytest.mark.parametrize(
+    "rank, how, padding",
+    [(2, 0, 0), (2, 0, 2), (2, 1, 1), (2, 2, 2), (3, 0, 1), (3, 1, 0)],
+)
 def test_grid_sampler(rank: int, how: int, padding: int):
     align = bool(padding % 2)
     x = rand(2, 3, *(5, 4, 6)[:rank])
@@ -169,7 +171,7 @@ def test_histogram():
 def on_both(f, x: torch.Tensor):
     """Result and gradient of `f` on the CPU, then on the device."""
     for device in ("cpu", tarry.device()):
-        v = x.to(device).requires_grad_()
+        v = x.clone().to(device).requires_grad_()
         y = f(v)
         y.sum().backward()
         yield y.detach().cpu(), v.grad.cpu()

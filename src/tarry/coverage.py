@@ -32,11 +32,12 @@ MEANING = {
     Support.UNSUPPORTED: "raises an error",
 }
 
-COMPOSITES = (
-    "CompositeImplicitAutograd",
-    "CompositeExplicitAutograd",
-    "CompositeExplicitAutogradNonFunctional",
-)
+COMPOSITES = ("CompositeImplicitAutograd", "CompositeExplicitAutograd")
+
+# PyTorch's kernel of a structured overload calls the `out=` one, which then is to be
+# had on the CPU only; it comes before a decomposition in Python. Copying forms of views
+# (`narrow_copy`) have such a kernel too, made of the view and a copy.
+STRUCTURED = "CompositeExplicitAutogradNonFunctional"
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +85,9 @@ def support_of(name: str, op: Any) -> Support:
         return support_of(_name(functional), functional)
     if any(seam.has_kernel(name, key) for key in COMPOSITES):
         return Support.DECOMPOSED
+    if seam.has_kernel(name, STRUCTURED):
+        copies = name.partition(".")[0].endswith("_copy")
+        return Support.DECOMPOSED if copies else Support.CPU
     if op not in exits.NOT_DECOMPOSED and op in seam.decompositions():
         return Support.DECOMPOSED
     if _is_view(op) or not seam.has_kernel(name, "CPU"):

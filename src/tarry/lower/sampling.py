@@ -1,17 +1,16 @@
 """Reading an image at the points of a grid (`grid_sampler`), in two and three
-dimensions: the image is (N, C, *size), the grid (N, *out, rank) with x last in memory
-order and first in its vectors. Gradients are those of the lowered forward."""
+dimensions: the image is (N, C, *size), the grid (N, *out, rank), whose vectors begin
+with the image's last dimension. Gradients are JAX's of the lowered forward."""
 
 import math
 from collections.abc import Sequence
-from itertools import product
 from typing import Any
 
 import numpy as np
 
 from tarry.lower.activation import zero_unless
 from tarry.lower.precision import const, scale, shift, widen
-from tarry.lower.table import Call, convert, row
+from tarry.lower.table import Call, broadcast, convert, row
 from tarry.lower.xla import jax, jnp, lax
 
 _LINEAR, _NEAREST, _CUBIC = 0, 1, 2
@@ -44,34 +43,6 @@ def _bounded(at: Any, n: int, padding: int, align: bool) -> Any:
     return lax.clamp(const(at, 0), at, const(at, n - 1)) if padding else at
 
 
-def _read(x: Any, places: Sequence[Any]) -> Any:
-    """x[:, :, *places], 0 outside; `x` is (N, C, *size), places are (N, points)."""
-    size = x.shape[2:]
-    flat = lax.full(places[0].shape, 0, _I64)
-    inside = lax.full(places[0].shape, True, np.dtype(np.bool_))
-    for at, n in zip(places, size):
-        ok = lax.bitwise_and(at >= 0, at <= n - 1)
-        inside = lax.bitwise_and(inside, ok)
-        at = convert(zero_unless(ok, at), _I64)
-        flat = flat * n + at
-    x = lax.reshape(x, (*x.shape[:2], math.prod(size)))
-    values = jnp.take_along_axis(x, flat[:, None, :], 2, mode="clip")
-    keep = jnp.broadcast_to(inside[:, None, :], values.shape)
-    return zero_unless(keep, values)
-
-
-def _linear(x: Any, places: Sequence[Any]) -> Any:
-    total = None
-    lows = [lax.floor(at) for at in places]
-    for corner in product((0, 1), repeat=len(places)):
-        value = _read(x, [shift(v, b) for v, b in zip(lows, corner)])
-        for at, low, high in zip(places, lows, corner):
-            weight = at - low if high else shift(low, 1) - at
-            value = value * weight[:, None, :]
-        total = value if total is None else total + value
-    return total
-
-
 def _cubic_weights(t: Any) -> list[Any]:
     """Of the four taps around a place, `t` behind the second (a = -0.75)."""
     a = -0.75
@@ -85,41 +56,55 @@ def _cubic_weights(t: Any) -> list[Any]:
     return [far(t + 1), near(t), near(1 - t), far(2 - t)]
 
 
-def _cubic(x: Any, places: Sequence[Any], padding: int, align: bool) -> Any:
-    lows = [lax.floor(at) for at in places]
-    weights = [_cubic_weights(at - low) for at, low in zip(places, lows)]
-    total = None
-    for taps in product(range(4), repeat=len(places)):
-        at = [
-            _bounded(shift(low, k - 1), n, padding, align)
-            for low, k, n in zip(lows, taps, x.shape[2:])
-        ]
-        value = _read(x, at)
-        for w, k in zip(weights, taps):
-            value = value * w[k][:, None, :]
-        total = value if total is None else total + value
-    return total
+def _taps(at: Any, n: int, how: int, padding: int, align: bool) -> tuple[Any, Any]:
+    """Places in one dimension that a point reads, and their weights: (N, taps, P)."""
+    if how != _CUBIC:
+        at = _bounded(at, n, padding, align)
+    if how == _NEAREST:
+        at = lax.round(at, lax.RoundingMethod.TO_NEAREST_EVEN)
+        places, weights = [at], [lax.full_like(at, 1)]
+    else:
+        low = lax.floor(at)
+        part = at - low
+        if how == _LINEAR:
+            places, weights = [low, shift(low, 1)], [1 - part, part]
+        else:
+            weights = _cubic_weights(part)
+            places = [_bounded(shift(low, k), n, padding, align) for k in (-1, 0, 1, 2)]
+    return jnp.stack(places, 1), jnp.stack(weights, 1)
+
+
+def _along(v: Any, d: int, rank: int) -> Any:
+    """(N, taps, P) with the taps at dimension `d` of `rank` dimensions of taps."""
+    n, taps, points = v.shape
+    shape = [n, *[1] * rank, points]
+    shape[1 + d] = taps
+    return lax.reshape(v, shape)
 
 
 def _sample(x: Any, grid: Any, how: int, padding: int, align: bool) -> Any:
-    rank = x.ndim - 2
-    points = lax.reshape(
-        grid, (grid.shape[0], grid.size // (grid.shape[0] * rank), rank)
-    )
-    places = [
-        _unnormalized(points[..., rank - 1 - d], n, align)
-        for d, n in enumerate(x.shape[2:])
-    ]
-    if how == _CUBIC:
-        y = _cubic(x, places, padding, align)
-    else:
-        places = [_bounded(at, n, padding, align) for at, n in zip(places, x.shape[2:])]
-        if how == _LINEAR:
-            y = _linear(x, places)
-        else:
-            even = lax.RoundingMethod.TO_NEAREST_EVEN
-            y = _read(x, [lax.round(at, even) for at in places])
-    return lax.reshape(y, (*x.shape[:2], *grid.shape[1:-1]))
+    size = x.shape[2:]
+    rank, (batch, channels) = len(size), x.shape[:2]
+    points = lax.reshape(grid, (batch, math.prod(grid.shape[1:-1]), rank))
+    index: Any = 0
+    inside: Any = True
+    weight: Any = 1
+    for d, n in enumerate(size):
+        at = _unnormalized(points[..., rank - 1 - d], n, align)
+        places, weights = _taps(at, n, how, padding, align)
+        ok = (places >= 0) & (places <= n - 1)
+        places = convert(zero_unless(ok, places), _I64)
+        index = index * n + _along(places, d, rank)
+        inside = inside & _along(ok, d, rank)
+        weight = weight * _along(weights, d, rank)
+    flat = (batch, 1, math.prod(index.shape[1:]))
+    x = lax.reshape(x, (batch, channels, math.prod(size)))
+    values = jnp.take_along_axis(x, lax.reshape(index, flat), 2, mode="clip")
+    inside = broadcast(lax.reshape(inside, flat), values.shape)
+    values = zero_unless(inside, values) * lax.reshape(weight, flat)
+    taps = math.prod(index.shape[1:-1])
+    values = lax.reshape(values, (batch, channels, taps, points.shape[1]))
+    return lax.reshape(values.sum(2), (batch, channels, *grid.shape[1:-1]))
 
 
 @row("grid_sampler_2d", "grid_sampler_3d")
