@@ -19,7 +19,159 @@ class Gap:
 # Entry -> kind -> (rtol, atol), where rounding is larger than `harness.TOLERANCE`.
 LOOSE: dict[str, dict[str, tuple[float, float]]] = {}
 
-GAPS: list[Gap] = []
+_EVERY = "float32 float64 bfloat16 float16 int64 int32 uint8 bool complex64"
+_LAPACK = "float32 float64 complex64"
+_REAL = "float32 float64 bfloat16 float16"
+_EXACT = "int64 int32 uint8 bool"
+
+_SPARSE = "sparse tensors are not supported: one clear error says so"
+_HALF_COMPLEX = "torch.complex32 is not supported: XLA has no such type"
+_META_STRIDES = "strides are those of PyTorch's meta kernel, not of its CPU kernel"
+_LAPACK_STRIDES = "strides: the CPU leaves results in LAPACK's column-major order"
+_STATISTICS = (
+    "saved statistics are float32, as in PyTorch's meta kernel; the CPU's are half"
+)
+_ERRORS = "a call that PyTorch refuses is not refused"
+
+GAPS: list[Gap] = [
+    Gap(
+        "forward",
+        _SPARSE,
+        {
+            "to_sparse": _EVERY,
+            "sparse.sampled_addmm": _LAPACK,
+            "sparse.mm.reduce": _REAL,
+        },
+    ),
+    Gap(
+        "grad",
+        _SPARSE,
+        {
+            "to_sparse": "float32",
+            "sparse.sampled_addmm": "float32",
+            "sparse.mm.reduce": "float32",
+        },
+    ),
+    Gap("forward", _HALF_COMPLEX, {"chalf": _EVERY, "complex": "float16"}),
+    Gap("grad", _HALF_COMPLEX, {"chalf": "float32"}),
+    Gap("sliced", _HALF_COMPLEX, {"chalf": "float32 int32"}),
+    Gap("reference", _HALF_COMPLEX, {"chalf": "float32"}),
+    Gap(
+        "forward",
+        _META_STRIDES,
+        {
+            "fft.hfft2": f"float32 float64 complex64 {_EXACT}",
+            "fft.hfftn": f"float32 float64 complex64 {_EXACT}",
+            "fft.rfft2": f"float32 float64 {_EXACT}",
+            "fft.rfftn": f"float32 float64 {_EXACT}",
+            "nn.functional.max_unpool2d": _REAL,
+            "nn.functional.max_unpool2d.grad": _REAL,
+        },
+    ),
+    Gap(
+        "transposed",
+        _META_STRIDES,
+        {
+            "fft.hfft": "float32 complex64",
+            "fft.irfft": "float32",
+            "fft.irfft2": "float32",
+            "fft.irfftn": "float32",
+            "_native_batch_norm_legit": "float32",
+            "native_dropout_backward": "float32",
+        },
+    ),
+    Gap(
+        "forward",
+        _LAPACK_STRIDES,
+        {
+            "geqrf": _LAPACK,
+            "linalg.eig": "float32 float64",
+            "linalg.lstsq": "float32 float64",
+            "linalg.lstsq.grad_oriented": "float32 float64 complex64",
+            "linalg.svd": "float32",
+            "svd": "float32",
+            "svd_lowrank": "float32",
+        },
+    ),
+    Gap("sliced", _LAPACK_STRIDES, {"geqrf": "float32"}),
+    Gap(
+        "forward",
+        "an input without elements fills with 0, not with fill_value",
+        {"nonzero_static": _EVERY},
+    ),
+    Gap("transposed", _META_STRIDES, {"nonzero_static": "float32"}),
+    Gap(
+        "forward",
+        _STATISTICS,
+        {
+            "_batch_norm_with_update": "bfloat16 float16",
+            "_native_batch_norm_legit": "bfloat16 float16",
+            "native_batch_norm": "bfloat16 float16",
+            "native_layer_norm": "bfloat16 float16",
+        },
+    ),
+    Gap(
+        "forward",
+        "the CPU computes in half precision and gets NaN where tarry gets numbers",
+        {"matrix_exp": "bfloat16 float16"},
+    ),
+    Gap(
+        "forward",
+        "the row multiplies booleans, which XLA does not compile",
+        {"scatter_reduce.prod": "bool"},
+    ),
+    Gap(
+        "forward",
+        "the row has no rounding to uint8",
+        {
+            "nn.functional.interpolate.bilinear": "uint8",
+            "nn.functional.interpolate.bicubic": "uint8",
+        },
+    ),
+    Gap(
+        "grad",
+        "p = 3 without elements does not compile",
+        {"cdist": "float32"},
+    ),
+    Gap(
+        "out",
+        "PyTorch's CPU kernel ignores the strides of out= and writes elsewhere",
+        {"narrow_copy": "float32"},
+    ),
+    Gap(
+        "sliced",
+        "an explicit storage_offset counts from the view, not from its memory",
+        {"as_strided_scatter": "float32 int32"},
+    ),
+    Gap(
+        "inplace",
+        "the number n, first argument of the functional form, is no tensor",
+        {"polygamma.polygamma_n_0": "float32"},
+    ),
+    Gap(
+        "errors",
+        "the words of the error differ from PyTorch's",
+        {
+            "gradient": "float32",
+            "nn.functional.multilabel_margin_loss": "float32",
+        },
+    ),
+    Gap(
+        "errors",
+        _ERRORS,
+        {
+            "complex": "float32",
+            "gather": "float32",
+            "index_add": "float32",
+            "kthvalue": "float32",
+            "masked_scatter": "float32",
+            "multinomial": "float32",
+            "nn.functional.conv1d": "float32",
+            "nn.functional.conv2d": "float32",
+            "take": "float32",
+        },
+    ),
+]
 
 REASONS = {
     (gap.kind, entry, dtype): gap.reason
@@ -29,7 +181,20 @@ REASONS = {
 }
 
 # ATen operator -> why it runs on the CPU.
-VIA_CPU: dict[str, str] = {}
+_RARE = "rare, and sequential or of data-dependent size"
+VIA_CPU: dict[str, str] = {
+    "aten::_histogramdd_bin_edges": _RARE,
+    "aten::_histogramdd_from_bin_cts": _RARE,
+    "aten::_histogramdd_from_bin_tensors": _RARE,
+    "aten::_unique": "the number of values depends on data",
+    "aten::hash_tensor": "no row yet",
+    "aten::linalg_ldl_factor_ex": "XLA has no LDL factorization",
+    "aten::linalg_ldl_solve": "XLA has no LDL factorization",
+    "aten::linalg_lstsq": "XLA has no rank-revealing QR or SVD driver of LAPACK's",
+    "aten::multi_margin_loss_backward": "no row yet",
+    "aten::multilabel_margin_loss_backward": "no row yet",
+    "aten::rrelu_with_noise": "in training it writes the noise that it drew",
+}
 
 _LAZY = "a lazy module loses its uninitialised parameters when it moves to the device"
 
