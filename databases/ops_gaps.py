@@ -196,18 +196,8 @@ VIA_CPU: dict[str, str] = {
     "aten::rrelu_with_noise": "in training it writes the noise that it drew",
 }
 
-_LAZY = "a lazy module loses its uninitialised parameters when it moves to the device"
-
 # Module, in every mode and dtype -> why it fails.
-MODULES: dict[str, str] = {
-    "nn.LazyConv1d": _LAZY,
-    "nn.LazyConv2d": _LAZY,
-    "nn.LazyConv3d": _LAZY,
-    "nn.LazyConvTranspose1d": _LAZY,
-    "nn.LazyConvTranspose2d": _LAZY,
-    "nn.LazyConvTranspose3d": _LAZY,
-    "nn.LSTM": "the fused LSTM cell has no row for cells without bias",
-}
+MODULES: dict[str, str] = {}
 
 # Optimizer, in every configuration -> why it fails.
 OPTIMIZERS: dict[str, str] = {

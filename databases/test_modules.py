@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch.nn.parameter import is_lazy
 from torch.testing._internal.common_modules import module_db
 from torch.utils._pytree import tree_leaves
 
@@ -79,6 +80,13 @@ def draws(name: str, sample: Any, module: Any) -> bool:
     )  # fmt: skip
 
 
+def draw_weights(module: Any, ours: Any, sample: Any) -> None:
+    """A lazy module draws its weights in its first call, and each device its own."""
+    run(module, sample, "cpu")
+    run(ours, sample, DEVICE)
+    ours.load_state_dict(module.state_dict())
+
+
 def differences(name: str, mode: str, dtype: torch.dtype, most: int | None) -> list:
     info, found = INFOS[name], []
     for i, sample in enumerate(inputs_of(info, dtype, mode == "train")[:most]):
@@ -91,6 +99,8 @@ def differences(name: str, mode: str, dtype: torch.dtype, most: int | None) -> l
             module = info.module_cls(*made.args, **made.kwargs).to(dtype)
         module.train(mode == "train")
         ours = copy.deepcopy(module).to(DEVICE)
+        if any(is_lazy(p) for p in module.parameters()):
+            draw_weights(module, ours, sample.forward_input)
         want = run(module, sample.forward_input, "cpu")
         random = draws(name, sample, module)
         try:

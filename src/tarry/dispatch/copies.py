@@ -7,6 +7,7 @@ value, and donation by ownership keeps a later write of one from showing in the 
 from typing import Any
 
 import torch
+from torch.nn.parameter import is_lazy as is_uninitialized
 
 from tarry.cut.cause import Cause
 from tarry.dispatch import seam
@@ -33,6 +34,8 @@ def copy_(self: torch.Tensor, src: Any, non_blocking: bool = False) -> torch.Ten
         return self
     if not isinstance(src, torch.Tensor):
         return self.fill_(src)
+    if is_uninitialized(src):  # a parameter of a lazy module, which hides its shape
+        return self
     if src.layout is not torch.strided:
         raise UnsupportedError(
             f"copying a tensor of layout {src.layout}",

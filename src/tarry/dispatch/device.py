@@ -1,7 +1,7 @@
 """The device as PyTorch sees it: registration, `torch.tarry`, and checkpoints.
 
 `register()` runs once, at import. It loads no JAX and changes nothing process-wide
-beyond PrivateUse1 and the torch flag that keeps tied weights tied.
+beyond PrivateUse1, and what lets modules move whole (`dispatch/moving.py`).
 """
 
 import warnings
@@ -10,6 +10,7 @@ from types import ModuleType
 from typing import Any
 
 import torch
+from torch.nn.modules.module import register_module_parameter_registration_hook
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 import tarry.lower.rows  # noqa: F401  (fills the table)
@@ -25,6 +26,7 @@ from tarry.dispatch import (
     exits,
     fused,
     linalg,
+    moving,
     random,
     refused,
     seam,
@@ -167,7 +169,9 @@ def register() -> None:
         for key, kernel in refused.BOXED.items():
             rest.fallback(kernel, key)
     _library.extend((library, rest))
-    torch.__future__.set_swap_module_params_on_conversion(True)
+    swap: Any = moving.SwapOnMove()
+    torch.__future__.set_swap_module_params_on_conversion(swap)
+    register_module_parameter_registration_hook(moving.make_movable)
     torch.serialization.register_package(15, _location, _restore)
     register_optimizer_step_post_hook(_after_step)
 

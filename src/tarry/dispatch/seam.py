@@ -20,7 +20,12 @@ META_KEYS = torch._C.DispatchKeySet(DispatchKey.Meta)
 PRINT_CODES = {torch._tensor_str._str_intern.__code__}
 
 
+# `Module._apply` and its names of a parameter and of what takes its place.
+APPLY_CODE = torch.nn.Module._apply.__code__
+APPLY_NAMES = ("param", "param_applied")
+
 create_empty_tensor = torch._C._acc.create_empty_tensor
+without_torch_function = torch._C.DisableTorchFunctionSubclass
 
 
 class _DeviceGuard(torch._C._acc.DeviceGuard):

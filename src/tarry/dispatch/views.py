@@ -2,6 +2,8 @@
 
 They share the storage and give exact sizes, strides and offsets; all that is left to
 do here is to mark the slot, so that operands are compared with their base from now on.
+`alias` has no kernel here: PyTorch's own, in C++, leaves its result without a Python
+object, which is what `as_subclass` needs.
 """
 
 from typing import Any
@@ -148,7 +150,7 @@ def _enlarge(self: torch.Tensor, slot: Any, need: int) -> None:
 
 KERNELS = {
     name: _through_meta(name)
-    for name in ("view", "_reshape_alias", "as_strided", "unfold", "alias")
+    for name in ("view", "_reshape_alias", "as_strided", "unfold")
 } | {
     "_conj": _lazily("_conj"),
     "_neg_view": _lazily("_neg_view"),

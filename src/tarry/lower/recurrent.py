@@ -29,7 +29,13 @@ def _through_tanh(g: Any, y: Any) -> Any:
     return lax.mul(g, _minus(lax.mul(y, y)))
 
 
-@row("_thnn_fused_lstm_cell")
+def _lstm_outs(from_x: Any, from_h: Any, c: Any, *biases: Any) -> list[Out]:
+    """PyTorch's meta kernel does not take cells without biases."""
+    state = Out(tuple(c.shape), c.dtype)
+    return [state, state, Out(tuple(from_x.shape), from_x.dtype)]
+
+
+@row("_thnn_fused_lstm_cell", outs=_lstm_outs)
 def lstm_cell(
     call: Call, from_x: Any, from_h: Any, c: Any, b_x: Any, b_h: Any
 ) -> tuple:
