@@ -96,12 +96,6 @@ GAPS: list[Gap] = [
     Gap("sliced", _LAPACK_STRIDES, {"geqrf": "float32"}),
     Gap(
         "forward",
-        "an input without elements fills with 0, not with fill_value",
-        {"nonzero_static": _EVERY},
-    ),
-    Gap("transposed", _META_STRIDES, {"nonzero_static": "float32"}),
-    Gap(
-        "forward",
         _STATISTICS,
         {
             "_batch_norm_with_update": "bfloat16 float16",
@@ -129,24 +123,9 @@ GAPS: list[Gap] = [
         },
     ),
     Gap(
-        "grad",
-        "p = 3 without elements does not compile",
-        {"cdist": "float32"},
-    ),
-    Gap(
         "out",
         "PyTorch's CPU kernel ignores the strides of out= and writes elsewhere",
         {"narrow_copy": "float32"},
-    ),
-    Gap(
-        "sliced",
-        "an explicit storage_offset counts from the view, not from its memory",
-        {"as_strided_scatter": "float32 int32"},
-    ),
-    Gap(
-        "inplace",
-        "the number n, first argument of the functional form, is no tensor",
-        {"polygamma.polygamma_n_0": "float32"},
     ),
     Gap(
         "errors",

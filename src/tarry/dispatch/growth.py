@@ -213,7 +213,7 @@ def _logical(found: Spec, target: torch.Tensor) -> Spec:
 
 
 def encode(kernel: Any, parts: tuple, actual: tuple) -> tuple:
-    """The instruction's arguments, in schema order, from key parts and real values."""
+    """The instruction's arguments, as the row takes them, from key parts and values."""
     args, left = [], list(reversed(parts))
     for p, value in zip(kernel.params, actual):
         if p.kind == "ignored":
@@ -226,7 +226,7 @@ def encode(kernel: Any, parts: tuple, actual: tuple) -> tuple:
             args.append(const(None))
         else:
             args.append(_runtime(part))
-    return tuple(args)
+    return tuple([args[i] for i in kernel.order])
 
 
 def _plain(value: Any) -> Any:

@@ -70,12 +70,14 @@ def _kind(argument: Any, row: Row) -> str:
 
 @dataclass(slots=True)
 class Kernel:
-    """What `grow` has to know of a kernel."""
+    """What `grow` has to know of a kernel; `order`: where the row's arguments stand
+    among `params`."""
 
     op: Any
     row: Row
     params: list[Param]
     inplace: bool
+    order: tuple[int, ...]
 
 
 def _tensor(p: Param, i: int, wrapped: bool) -> list[str]:
@@ -277,10 +279,21 @@ _NAMES = {
 }  # fmt: skip
 
 
+def _order(row: Row, found: list[Param]) -> tuple[int, ...]:
+    names = [p.name for p in found]
+    wanted = params(seam.op_overload(row.name), row)
+    order = tuple([names.index(p.name) for p in wanted])
+    moving = [i for i in order if found[i].kind not in ("static", "ignored")]
+    if moving != sorted(moving):
+        raise ValueError(f"{row.name}: run-time arguments change places in place")
+    return order
+
+
 def make(name: str, row: Row, inplace: bool, number: int) -> Callable[..., Any]:
     """The kernel of the overload `name`; `row` is that of its functional form."""
     op = seam.op_overload(name)
-    kernel = Kernel(op, row, params(op, row), inplace)
+    found = params(op, row)
+    kernel = Kernel(op, row, found, inplace, _order(row, found))
     python_name = name.replace(".", "_")
     scope = {
         **_NAMES,
@@ -295,11 +308,6 @@ def make(name: str, row: Row, inplace: bool, number: int) -> Callable[..., Any]:
     return scope[python_name]
 
 
-def inplace_name(functional: str) -> str:
-    packet, dot, which = functional.partition(".")
-    return f"{packet}_{dot}{which}"
-
-
 def is_mutable_self(op: Any) -> bool:
     args = op._schema.arguments
     first = args[0].alias_info if args else None
@@ -307,17 +315,28 @@ def is_mutable_self(op: Any) -> bool:
     return bool(first and first.is_write and not others)
 
 
+def _types(op: Any) -> dict[str, str]:
+    return {a.name: str(a.type) for a in op._schema.arguments}
+
+
+def inplace_forms(name: str) -> list[str]:
+    """The in-place overloads of the functional `name`: those of its arguments, which
+    may stand in another order (`polygamma(n, x)`, `x.polygamma_(n)`)."""
+    packet = name.partition(".")[0] + "_"
+    wanted, found = _types(seam.op_overload(name)), []
+    for which in seam.overload_names(packet):
+        form = packet if which == "default" else f"{packet}.{which}"
+        op = seam.op_overload(form)
+        single = is_mutable_self(op) and len(op._schema.returns) == 1
+        if single and _types(op) == wanted:
+            found.append(form)
+    return found
+
+
 def kernels_of(row: Row) -> dict[str, tuple[Row, bool]]:
     """The overloads that this row serves: its own and the in-place one."""
-    found = {row.name: (row, False)}
-    name = inplace_name(row.name)
-    try:
-        op = seam.op_overload(name)
-    except AttributeError:
-        return found
-    if is_mutable_self(op) and len(op._schema.returns) == 1:
-        found[name] = (row, True)
-    return found
+    forms = dict.fromkeys(inplace_forms(row.name), (row, True))
+    return {row.name: (row, False), **forms}
 
 
 def all_kernels() -> dict[str, Callable[..., Any]]:

@@ -57,6 +57,12 @@ def op_overload(name: str) -> Any:
     return getattr(getattr(torch.ops.aten, packet), which or "default")
 
 
+def overload_names(packet: str) -> list[str]:
+    """The overloads of an operator of aten; none where it has no such operator."""
+    found = getattr(torch.ops.aten, packet, None)
+    return [] if found is None else found.overloads()
+
+
 def redispatcher(name: str) -> Any:
     """`(keys, *args)` -> the op's kernel for these dispatch keys, in C++."""
     return op_overload(name)._handle.redispatch_boxed

@@ -58,6 +58,22 @@ def _set_geometry(self: Any, size: Any, stride: Any, offset: int) -> Any:
     )
 
 
+def as_strided_scatter(
+    self: torch.Tensor, src: Any, size: Any, stride: Any, storage_offset: Any = None
+) -> torch.Tensor:
+    """A copy of all the memory of `self`, in which the place asked for is `src`; like
+    PyTorch's, it counts from the start of that memory."""
+    if any(s == 0 and n > 1 for s, n in zip(self.stride(), self.shape)):
+        out = self.clone()
+    else:
+        have = slot_of(self).spec
+        numel = have.numel * have.dtype.itemsize // self.dtype.itemsize
+        memory = self.as_strided((numel,), (1,), 0).clone()
+        out = memory.as_strided(self.shape, self.stride(), self.storage_offset())
+    out.as_strided(size, stride, storage_offset).copy_(src)
+    return out
+
+
 def unsafe_view(self: torch.Tensor, size: Any) -> torch.Tensor:
     return KERNELS["view"](self, size)
 
@@ -156,6 +172,7 @@ KERNELS = {
     "_neg_view": _lazily("_neg_view"),
     "_unsafe_view": unsafe_view,
     "as_strided_": as_strided_,
+    "as_strided_scatter": as_strided_scatter,
     "view_as_real": view_as_real,
     "view_as_complex": view_as_complex,
     "view.dtype": view_dtype,

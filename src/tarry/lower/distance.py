@@ -39,19 +39,26 @@ def _by_product(x: Any, y: Any) -> Any:
 
 @row("_cdist_forward")
 def cdist(call: Call, x: Any, y: Any, p: float, mode: int | None) -> Any:
+    return distances(x, y, p, mode, skips=True)
+
+
+def distances(x: Any, y: Any, p: float, mode: int | None, skips: bool) -> Any:
+    """All distances of rows of `x` and rows of `y`. `skips`: the largest difference
+    (p = ∞) is one of those that are numbers, as PyTorch's `cdist` has it."""
     large = x.shape[-2] > _BY_PRODUCT or y.shape[-2] > _BY_PRODUCT
     if p == 2 and (mode == 1 or (mode in (None, 0) and large)):
         return _by_product(x, y)
     d = lax.abs(_pairs(x, y))
     axis = (d.ndim - 1,)
     if p == 0:
-        return lax.reduce_sum(convert(lax.ne(d, const(d, 0)), d.dtype), axis)
+        apart = convert(lax.ne(d, const(d, 0)), d.dtype)
+        return lax.reduce_sum(lax.select(lax.ne(d, d), d, apart), axis)
     if p == 1:
         return lax.reduce_sum(d, axis)
     if p == 2:
         return lax.sqrt(lax.reduce_sum(lax.square(d), axis))
     if math.isinf(p):
-        return lax.max(lax.reduce_max(d, axis), const(d, 0))
+        return lax.reduce_max(zero_unless(lax.eq(d, d), d) if skips else d, axis)
     total = lax.reduce_sum(lax.pow(d, const(d, p)), axis)
     return lax.pow(total, const(total, 1 / p))
 
@@ -59,6 +66,8 @@ def cdist(call: Call, x: Any, y: Any, p: float, mode: int | None) -> Any:
 @row("_cdist_backward")
 def cdist_backward(call: Call, g: Any, x: Any, y: Any, p: float, distance: Any) -> Any:
     """The gradient of `x`."""
+    if not (g.size and x.size):
+        return lax.full(call.out.shape, 0, call.out.dtype)
     d = _pairs(x, y)
     axes = tuple(range(d.ndim - 1))
     g, distance = (spread(a, d.shape, axes) for a in (g, distance))

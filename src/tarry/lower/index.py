@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 
 from tarry.lower.compare import truth
 from tarry.lower.table import Call, Out, broadcast, row
@@ -147,9 +148,16 @@ def index(call: Call, x, indices: Sequence[Any]):
     return place(x.shape, indices).read(x)
 
 
-@row("nonzero_static")
+def _nonzero_outs(x: Any, size: int, fill_value: int) -> list[Out]:
+    """PyTorch's meta kernel gives the strides of a transpose, its CPU kernel not."""
+    if size < 0:
+        raise NotImplementedError("a size that nonzero_static refuses")
+    return [Out((size, x.ndim), torch.int64)]
+
+
+@row("nonzero_static", outs=_nonzero_outs)
 def nonzero_static(call: Call, x, size: int, fill_value: int):
-    if x.ndim == 0 or size == 0:
+    if x.ndim == 0 or size == 0 or not x.size:
         return lax.full(call.out.shape, fill_value, INT64)
     found = jnp.nonzero(truth(x), size=size, fill_value=fill_value)
     return lax.concatenate([column(f.astype(INT64)) for f in found], 1)

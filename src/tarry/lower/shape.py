@@ -2,7 +2,6 @@
 gradients of views. Values are only moved (and added up in gradients), never computed.
 """
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -289,16 +288,3 @@ def unfold_backward(call: Call, grad, sizes, dim: int, size: int, step: int):
     spot = place_one(call.out.shape, dim, at)
     base = lax.full(call.out.shape, 0, dtype)
     return convert(spot.write(lax.scatter_add, base, grad), call.out.dtype)
-
-
-@row("as_strided_scatter")
-def as_strided_scatter(call: Call, x, src, size, stride, storage_offset: int | None):
-    """`x` is contiguous; element (i, …) of `src` goes to offset + i * stride + …"""
-    if not math.prod(size):
-        return x
-    at = lax.full(tuple(size), storage_offset or 0, INT64)
-    for d, step in enumerate(stride):
-        at = lax.add(at, lax.mul(_iota(size, d), np.int64(step)))
-    spot = place_one((x.size,), 0, flat(at))
-    written = spot.write(lax.scatter, flat(x), flat(convert(src, x.dtype)))
-    return lax.reshape(written, x.shape)
