@@ -58,7 +58,8 @@ def distances(x: Any, y: Any, p: float, mode: int | None, skips: bool) -> Any:
     if p == 2:
         return lax.sqrt(lax.reduce_sum(lax.square(d), axis))
     if math.isinf(p):
-        return lax.reduce_max(zero_unless(lax.eq(d, d), d) if skips else d, axis)
+        d = zero_unless(lax.eq(d, d), d) if skips else d
+        return lax.max(lax.reduce_max(d, axis), const(d, 0))
     total = lax.reduce_sum(lax.pow(d, const(d, p)), axis)
     return lax.pow(total, const(total, 1 / p))
 
