@@ -1,7 +1,6 @@
 """What PyTorch's databases show that tarry does not do (yet), each with its reason.
 
-A gap has to fail: one that passes fails the run. `GAPS` is of `test_ops.py`,
-`MODULES` of `test_modules.py`, `OPTIMIZERS` of `test_optimizers.py`.
+A gap has to fail: one that passes fails the run.
 """
 
 from dataclasses import dataclass
@@ -52,6 +51,7 @@ GAPS: list[Gap] = [
             "sparse.mm.reduce": "float32",
         },
     ),
+    Gap("plain", _SPARSE, {"SparseAdam": "float32"}),
     Gap("forward", _HALF_COMPLEX, {"chalf": _EVERY, "complex": "float16"}),
     Gap("grad", _HALF_COMPLEX, {"chalf": "float32"}),
     Gap("sliced", _HALF_COMPLEX, {"chalf": "float32 int32"}),
@@ -173,12 +173,4 @@ VIA_CPU: dict[str, str] = {
     "aten::multi_margin_loss_backward": "no row yet",
     "aten::multilabel_margin_loss_backward": "no row yet",
     "aten::rrelu_with_noise": "in training it writes the noise that it drew",
-}
-
-# Module, in every mode and dtype -> why it fails.
-MODULES: dict[str, str] = {}
-
-# Optimizer, in every configuration -> why it fails.
-OPTIMIZERS: dict[str, str] = {
-    "SparseAdam": "it takes sparse gradients only, and tarry holds dense tensors",
 }

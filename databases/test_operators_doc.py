@@ -8,13 +8,13 @@ import sys
 from pathlib import Path
 
 import pytest
-import torch
 from click.testing import CliRunner
 
-from opdb import GROUPS, PAGE, jobs_of, run_named
 from ops_gaps import REASONS, VIA_CPU
+from page import PAGE
 from tarry import coverage
 from tarry.cli import main
+from workers import Job, jobs_of, run_job
 
 SEED = 3
 AGAIN = 24  # pairs that are run again, at most
@@ -46,26 +46,21 @@ ON_CPU = {
 
 
 def test_counts_add_up() -> None:
-    for group, dtype, *numbers, right_part, native_part in rows("Counts"):
-        pairs, right, native, cpu, strides, wrong, error, crash = map(int, numbers)
-        kind = GROUPS[group][0]
-        dtypes = [] if dtype == "all" else [dtype]
-        assert pairs <= len(jobs_of([group], dtypes, []))
-        assert right == native + cpu
-        listed = [
-            result
-            for (k, _, d), (result, _) in NOT_RIGHT.items()
-            if k == kind and d in (dtypes or all_dtypes(group))
+    """What each line of the counts says is what the other tables list, and adds up."""
+    for group, way, dtype, *numbers, right_part, native_part in rows("Counts"):
+        pairs, right, native, cpu, *others = map(int, numbers)
+        jobs = [
+            j.key
+            for j in jobs_of([group], [], [])
+            if way in ("all", j.kind) and dtype in ("all", j.dtype)
         ]
-        found = [listed.count(s) for s in ("strides", "wrong", "error", "crash")]
-        assert found == [strides, wrong, error, crash], (group, dtype)
-        assert pairs == right + strides + wrong + error + crash
+        listed = [NOT_RIGHT[key][0] for key in jobs if key in NOT_RIGHT]
+        results = ("strides", "refused", "wrong", "error", "crash")
+        assert others == [listed.count(r) for r in results], (group, way, dtype)
+        assert pairs == right + sum(others) <= len(jobs)
+        assert right == native + cpu
         assert right_part == f"{100 * right / pairs:.1f}"
         assert native_part == f"{100 * native / pairs:.1f}"
-
-
-def all_dtypes(group: str) -> list[str]:
-    return [str(d).removeprefix("torch.") for d in GROUPS[group][1]]
 
 
 def test_what_is_not_right_has_its_reason() -> None:
@@ -75,7 +70,7 @@ def test_what_is_not_right_has_its_reason() -> None:
 
 
 def reported() -> set[tuple[str, str, str]]:
-    return {(j.kind, j.name, j.dtype) for j in jobs_of(LISTED, [], [])}
+    return {j.key for j in jobs_of(LISTED, [], [])}
 
 
 def test_what_runs_on_the_cpu_has_its_reason() -> None:
@@ -84,32 +79,26 @@ def test_what_runs_on_the_cpu_has_its_reason() -> None:
     assert set(ON_CPU) <= set(VIA_CPU)
 
 
-def drawn() -> list[tuple[str, str, str, int]]:
+def drawn() -> list[Job]:
     """Some pairs of every group, half of them with something to tell."""
     draw, chosen = random.Random(SEED), []
     telling = set().union(*(entries for entries, _ in ON_CPU.values()), ())
     for group in LISTED:
         jobs = jobs_of([group], [], [])
-        special = [
-            j
-            for j in jobs
-            if (j.kind, j.name, j.dtype) in NOT_RIGHT or j.name in telling
-        ]
+        special = [j for j in jobs if j.key in NOT_RIGHT or j.name in telling]
         for pool in (special, jobs):
-            for j in draw.sample(pool, min(len(pool), AGAIN // 2 // len(LISTED))):
-                chosen.append((j.kind, j.name, j.dtype, j.cap))
-    return chosen
+            chosen += draw.sample(pool, min(len(pool), AGAIN // 2 // len(LISTED)))
+    return list(dict.fromkeys(chosen))
 
 
-@pytest.mark.parametrize("pair", drawn(), ids=lambda p: "-".join(map(str, p)))
-def test_the_page_is_still_true(pair: tuple[str, str, str, int]) -> None:
-    kind, name, dtype, cap = pair
-    record = run_named(name, getattr(torch, dtype), kind, cap)
+@pytest.mark.parametrize("job", drawn(), ids=lambda j: "-".join(j.key))
+def test_the_page_is_still_true(job: Job) -> None:
+    record = run_job(job)
     status = "right" if record.fine else record.status
-    listed = NOT_RIGHT.get((kind, name, dtype), ("right", ""))[0]
+    listed = NOT_RIGHT.get(job.key, ("right", ""))[0]
     assert status == listed, record.message
     for op in record.fallbacks:
-        assert name in ON_CPU[op][0], f"{op} of {name} is not listed"
+        assert job.name in ON_CPU[op][0], f"{op} of {job.name} is not listed"
 
 
 def test_overloads_are_told_apart() -> None:
