@@ -106,10 +106,42 @@ def attention_backward(
     return tuple([t if w else None for t, w in zip(made, wanted)])
 
 
-# Composite in PyTorch, where only C++ may answer which implementation to take.
-AUTOGRAD_KERNELS = {"scaled_dot_product_attention": scaled_dot_product_attention}
+def differentiable_backward(
+    grad_out: Any, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor,
+    attn_bias: Any, grad_input_mask: Any, *saved: Any, scale: Any = None,
+) -> tuple:  # fmt: skip
+    """The backward; where its result is to be differentiated again, that of PyTorch's
+    composition of smaller ops, which have second derivatives."""
+    if grad_out is None:  # what autograd passes for an output that no one used
+        return None, None, None, None
+    sources = (query, key, value, attn_bias)
+    tracked = any(x is not None and x.requires_grad for x in (grad_out, *sources))
+    if not (torch.is_grad_enabled() and tracked):
+        return attention_backward(
+            grad_out, *sources, grad_input_mask, *saved, scale=scale
+        )
+    is_causal = saved[7]
+    out = aten._scaled_dot_product_attention_math(
+        query, key, value, attn_bias, 0.0, is_causal, scale=scale
+    )[0]
+    wanted = [
+        bool(m) and x is not None and x.requires_grad
+        for m, x in zip(grad_input_mask, sources)
+    ]
+    inputs = [x for x, w in zip(sources, wanted) if w]
+    grads = iter(torch.autograd.grad(out, inputs, grad_out, create_graph=True))
+    return tuple([next(grads) if w else None for w in wanted])
+
+
+# Composite in PyTorch, where only C++ may answer which implementation to take; and the
+# backward, whose own derivative PyTorch leaves out.
+_BACKWARD = "_scaled_dot_product_fused_attention_overrideable_backward"
+AUTOGRAD_KERNELS = {
+    "scaled_dot_product_attention": scaled_dot_product_attention,
+    _BACKWARD: differentiable_backward,
+}
 KERNELS = {
-    **AUTOGRAD_KERNELS,
+    "scaled_dot_product_attention": scaled_dot_product_attention,
     "_scaled_dot_product_fused_attention_overrideable": attention,
-    "_scaled_dot_product_fused_attention_overrideable_backward": attention_backward,
+    _BACKWARD: attention_backward,
 }

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from tarry.dtypes import to_numpy
+from tarry.lower.layout import iterated, row_major
 from tarry.lower.table import Call, convert, pointwise, row
 from tarry.lower.xla import jnp, lax
 
@@ -52,7 +53,7 @@ def div(x, y):
     return lax.div(x, y)
 
 
-@pointwise("div.Tensor_mode", "div.Scalar_mode")
+@pointwise("div.Tensor_mode", "div.Scalar_mode", strides=iterated())
 def div_mode(x, y, rounding_mode: str | None):
     if rounding_mode is None:
         return lax.div(*(convert(v, true_dtype(v.dtype)) for v in (x, y)))
@@ -71,7 +72,7 @@ def _trunc(x):
     return lax.select(lax.lt(x, _fill(x, 0)), lax.ceil(x), lax.floor(x))
 
 
-@pointwise("floor_divide", "floor_divide.Scalar")
+@pointwise("floor_divide", "floor_divide.Scalar", strides=iterated())
 def floor_divide(x, y):
     return _floor_int(x, y) if _is_int(x) else _floor_float(x, y)
 
@@ -129,7 +130,8 @@ def lerp(start, end, weight):
     return lax.select(near, low, lax.sub(end, lax.mul(gap, lax.sub(one, weight))))
 
 
-@pointwise("pow.Tensor_Tensor", "pow.Scalar")
+@pointwise("pow.Scalar", strides=row_major)
+@pointwise("pow.Tensor_Tensor")
 def power(x, y):
     if not _is_int(x):
         return lax.pow(x, y)
@@ -219,7 +221,7 @@ def hypot(x, y):
     return jnp.hypot(x, y)
 
 
-@pointwise("copysign.Tensor", "copysign.Scalar", floats=True)
+@pointwise("copysign.Tensor", "copysign.Scalar", floats=True, strides=iterated())
 def copysign(x, y):
     return jnp.copysign(x, y)
 
@@ -239,7 +241,13 @@ def lcm(x, y):
     return jnp.lcm(x, y)
 
 
-@pointwise("xlogy.Tensor", "xlogy.Scalar_Self", "xlogy.Scalar_Other", floats=True)
+@pointwise(
+    "xlogy.Tensor",
+    "xlogy.Scalar_Self",
+    "xlogy.Scalar_Other",
+    floats=True,
+    strides=iterated(),
+)
 def xlogy(x, y):
     return _times_log(x, y, lax.log(y))
 
@@ -249,6 +257,7 @@ def xlogy(x, y):
     "special_xlog1py.self_scalar",
     "special_xlog1py.other_scalar",
     floats=True,
+    strides=iterated(),
 )
 def xlog1py(x, y):
     return _times_log(x, y, lax.log1p(y))
@@ -280,12 +289,28 @@ def heaviside(x, values):
 
 @pointwise("igamma")
 def igamma(a, x):
-    return lax.igamma(a, x)
+    return _at_edges(a, x, lax.igamma(a, x), 0, 1)
 
 
 @pointwise("igammac")
 def igammac(a, x):
-    return lax.igammac(a, x)
+    return _at_edges(a, x, lax.igammac(a, x), 1, 0)
+
+
+def _at_edges(a, x, inside, at_zero: int, at_infinity: int):
+    """`inside`, but the limits at x = 0 and x = ∞, and at a = ∞ the one of x = 0, even
+    where the other argument is NaN, as PyTorch's kernel has them."""
+    zero, infinity = lax.full_like(x, 0), lax.full_like(x, np.inf)
+    low, high = lax.full_like(x, at_zero), lax.full_like(x, at_infinity)
+    far = lax.select(lax.eq(x, infinity), lax.full_like(x, np.nan), low)
+    y = lax.select(lax.eq(x, infinity), high, inside)
+    y = lax.select(lax.eq(a, infinity), far, y)
+    y = lax.select(lax.eq(x, zero), low, y)
+    refused = lax.bitwise_or(lax.lt(x, zero), lax.lt(a, zero))
+    at_none = lax.bitwise_and(lax.eq(a, zero), lax.ne(lax.gt(x, zero), True))
+    y = lax.select(lax.bitwise_or(refused, at_none), lax.full_like(x, np.nan), y)
+    settled = lax.bitwise_and(lax.eq(a, zero), lax.gt(x, zero))
+    return lax.select(settled, high, y)
 
 
 def _overloads(name: str) -> tuple[str, ...]:

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from tarry.lower.distance import cdist, cdist_backward
-from tarry.lower.table import Call, Out, row, torch_dtype
+from tarry.lower.distance import cdist_backward, distances
+from tarry.lower.table import Call, row
 from tarry.lower.xla import jnp, lax
 
 _DIRECT = 2  # not by a matrix product
@@ -23,8 +23,7 @@ def pdist(call: Call, x: Any, p: float) -> Any:
     n = x.shape[0]
     if n < 2:
         return lax.full(call.out.shape, 0, call.out.dtype)
-    square = Call((Out((n, n), torch_dtype(x)),))
-    d = cdist(square, x, x, p, _DIRECT)
+    d = distances(x, x, p, _DIRECT, skips=False)
     return jnp.take(lax.reshape(d, (n * n,)), _above(n), mode="clip")
 
 

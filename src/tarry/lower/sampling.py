@@ -40,7 +40,10 @@ def _bounded(at: Any, n: int, padding: int, align: bool) -> Any:
     """A place inside the image, for every padding but zeros."""
     if padding == _REFLECT:
         at = _reflected(at, n, align)
-    return lax.clamp(const(at, 0), at, const(at, n - 1)) if padding else at
+    if not padding:
+        return at
+    at = zero_unless(lax.eq(at, at), at)
+    return lax.clamp(const(at, 0), at, const(at, n - 1))
 
 
 def _cubic_weights(t: Any) -> list[Any]:

@@ -177,13 +177,31 @@ def mode(call: Call, x, dim: int, keepdim: bool):
 
 
 def _search(call: Call, sequence: Any, values: Any, right: bool) -> Any:
-    """Insertion points of `values` in `sequence`, batched over leading dimensions."""
+    """Insertion points of `values` in `sequence`, batched over leading dimensions.
+
+    The steps of PyTorch's own binary search, so that what is not sorted, or holds NaN,
+    leads to the same place.
+    """
     dtype = to_numpy(compute_dtype([sequence, values]))
     sequence, values = convert(sequence, dtype), convert(values, dtype)
-    side = "right" if right else "left"
+    passes = lax.gt if right else lax.ge
 
     def find(row_: Any, wanted: Any) -> Any:
-        return jnp.searchsorted(row_, wanted, side=side)
+        def step(_: Any, span: tuple[Any, Any]) -> tuple[Any, Any]:
+            low, high = span
+            middle = low + (high - low) // 2
+            after = lax.bitwise_not(passes(row_[middle], wanted))
+            after = lax.bitwise_and(after, lax.lt(low, high))
+            return (
+                lax.select(after, middle + 1, low),
+                lax.select(after, high, lax.min(middle, high)),
+            )
+
+        size = row_.shape[0]
+        if size == 0:
+            return lax.full(wanted.shape, 0, INT64)
+        span = lax.full(wanted.shape, 0, INT64), lax.full(wanted.shape, size, INT64)
+        return lax.fori_loop(0, size.bit_length(), step, span)[0]
 
     for _ in sequence.shape[:-1]:
         find = jax.vmap(find)

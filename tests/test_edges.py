@@ -1,0 +1,80 @@
+"""NaN, infinities and poles as arguments: the values of PyTorch's CPU kernels."""
+
+import itertools
+
+import pytest
+import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.functional import scaled_dot_product_attention
+
+from harness import check
+
+NAN, INF = float("nan"), float("inf")
+EDGES = torch.tensor([NAN, INF, -INF, 1.0, 0.0, -1.0, -1.5, 0.5, 2.0, 20.0])
+PAIRS = torch.tensor(list(itertools.product(EDGES.tolist(), repeat=2))).T
+
+
+def once(fn, *inputs, **options):
+    check(fn, *inputs, grad=False, views=False, syncs=False, **options)
+
+
+@pytest.mark.parametrize("name", ["igamma", "igammac", "special.zeta", "xlogy"])
+def test_functions_of_two_numbers(name):
+    fn = torch.special.zeta if name == "special.zeta" else getattr(torch, name)
+    once(fn, PAIRS[0].contiguous(), PAIRS[1].contiguous())
+
+
+@pytest.mark.parametrize("n", range(5))
+def test_polygamma(n):
+    once(lambda x: torch.polygamma(n, x), EDGES)
+
+
+@pytest.mark.parametrize("right", [False, True])
+@pytest.mark.parametrize(
+    "sequence",
+    [[-1, 0, 1, 2], [-1, 0, 1, INF, NAN], [NAN, -1, 0, 1], [2, NAN, -INF, 1, 1, 0], []],
+)
+def test_search_takes_the_steps_of_the_cpu(sequence, right):
+    bounds = torch.tensor(sequence, dtype=torch.float32)
+    once(lambda x, s: torch.bucketize(x, s, right=right), EDGES, bounds)
+    once(
+        lambda x, s: torch.searchsorted(s, x, right=right),
+        EDGES.expand(3, 10).contiguous(),
+        bounds.expand(3, len(sequence)).contiguous(),
+    )
+
+
+@pytest.mark.parametrize("p", [0.0, 0.5, 1.0, 2.0, 3.0, INF])
+def test_distances(p):
+    x = torch.tensor([[NAN, 1, 2], [INF, 1, 2], [0, -INF, INF], [1, 2, 3]])
+    y = torch.tensor([[0.0, 1, 2], [INF, 1, 2], [1, NAN, INF]])
+    once(lambda a, b: torch.cdist(a, b, p), x, y)
+    once(lambda a: torch.pdist(a, p), x)
+
+
+@pytest.mark.parametrize("align", [False, True])
+@pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
+@pytest.mark.parametrize("how", ["bilinear", "nearest", "bicubic"])
+def test_places_that_are_no_numbers(how, padding, align):
+    image = torch.arange(20.0).reshape(1, 1, 4, 5)
+    grid = torch.tensor([[NAN, 0.2], [0.3, INF], [-INF, -0.4], [NAN, NAN], [0.1, 0.7]])
+    once(
+        lambda x, g: torch.nn.functional.grid_sample(x, g, how, padding, align),
+        image,
+        grid.reshape(1, 1, 5, 2),
+    )
+
+
+def test_attention_has_second_derivatives():
+    def penalty(q, k, v):
+        with sdpa_kernel(SDPBackend.MATH):  # of the CPU's, the one that has them
+            y = scaled_dot_product_attention(q, k, v, is_causal=True)
+        first = torch.autograd.grad(y.sin().sum(), (q, k, v), create_graph=True)
+        return torch.autograd.grad(sum(g.square().sum() for g in first), (q, k, v))
+
+    def second(*inputs):
+        leaves = [x.detach().requires_grad_() for x in inputs]
+        return penalty(*leaves)
+
+    parts = [torch.randn(2, 2, 5, 4) for _ in range(3)]
+    check(second, *parts, grad=False, views=False, strides=False)
