@@ -114,7 +114,8 @@ class DeviceModule(ModuleType):
 def explicit(kernels: dict[str, Any]) -> dict[str, Any]:
     """The kernels written by hand, those that wrap a generated one included."""
     wrapped: dict[str, Any] = {
-        name: wrap(kernels[name]) for name, wrap in linalg.WRAPPED.items()
+        name: wrap(kernels[name])
+        for name, wrap in (linalg.WRAPPED | views.WRAPPED).items()
     }
     for name in ("index.Tensor", "_unsafe_index.Tensor"):
         if name in kernels:

@@ -20,6 +20,7 @@ from tarry.dispatch.operands import (
     store,
 )
 from tarry.dispatch.storage import slot_of
+from tarry.lower.layout import channels_last
 from tarry.record.slot import spec
 from tarry.record.trie import const, recorder
 
@@ -118,6 +119,9 @@ def fused_adagrad(
     _map_into("tarry::adagrad", "eeee" + "s" * 7, shared, elements, targets)
 
 
+BATCH_NORM_STRIDES = channels_last(0, 0)
+
+
 def native_batch_norm(
     input: torch.Tensor, weight: Any = None, bias: Any = None, running_mean: Any = None,
     running_var: Any = None, training: bool = False, momentum: float = 0.1,
@@ -126,6 +130,9 @@ def native_batch_norm(
     """Batch norm; in training the running statistics are written, as PyTorch does."""
     meta = infer_batch_norm(input, weight, bias, running_mean, running_var, training)
     outs = [spec(tuple(m.shape), m.stride(), m.dtype) for m in meta]
+    if not input.is_contiguous():
+        strides = BATCH_NORM_STRIDES(meta, input)[0]
+        outs[0] = spec(outs[0].shape, strides, outs[0].dtype)
     if not training:  # evaluation saves nothing, on the CPU
         outs[1:] = [contiguous_spec((0,), o.dtype) for o in outs[1:]]
     running = [running_mean, running_var]

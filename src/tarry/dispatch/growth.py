@@ -66,6 +66,18 @@ def grow(
 
 def _results(kernel: Any, actual: tuple) -> tuple[Any, ...]:
     """Meta tensors (None where PyTorch leaves a result undefined) of the results."""
+    metas = _inferred(kernel, actual)
+    if kernel.row.strides is None or kernel.inplace:
+        return metas
+    found = kernel.row.strides(metas, *actual)
+    return tuple([m if s is None else _laid_out(m, s) for m, s in zip(metas, found)])
+
+
+def _laid_out(meta: torch.Tensor, strides: tuple[int, ...]) -> torch.Tensor:
+    return torch.empty_strided(meta.shape, strides, dtype=meta.dtype, device="meta")
+
+
+def _inferred(kernel: Any, actual: tuple) -> tuple[Any, ...]:
     if _is_doubtful(kernel, actual):
         _raise_as_cpu(kernel, actual)
     if kernel.row.outs is not None:

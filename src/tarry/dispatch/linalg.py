@@ -1,8 +1,10 @@
-"""LU-based operators, whose saved factors follow the memory order of their operand.
+"""Linear algebra whose results depend on how LAPACK uses memory.
 
+The saved factors of LU-based operators follow the memory order of their operand:
 PyTorch factorises the transpose of a contiguous real matrix and the matrix itself
 otherwise, and its gradient formulas ask the operand which it was. The rows know values
-only and give the factors of a contiguous operand; here the other case is served.
+only and give the factors of a contiguous operand; here the other case is served. Least
+squares leave their solution inside of something larger.
 """
 
 from collections.abc import Callable
@@ -39,7 +41,25 @@ def solve(plain: Callable[..., tuple]) -> Callable[..., tuple]:
     return kernel
 
 
+def lstsq(plain: Callable[..., tuple]) -> Callable[..., tuple]:
+    """The solution of more equations than unknowns stands where LAPACK left it, in the
+    upper rows of the right-hand sides."""
+
+    def kernel(a: torch.Tensor, b: torch.Tensor, *args: Any, **kwargs: Any) -> tuple:
+        x, *rest = plain(a, b, *args, **kwargs)
+        rows, unknowns = a.shape[-2:]
+        if rows <= unknowns or x.dim() != a.dim() or not x.numel():
+            return x, *rest
+        sides = x.new_zeros((*x.shape[:-2], x.shape[-1], rows)).mT
+        solution = sides.narrow(-2, 0, unknowns)
+        solution.copy_(x)
+        return solution, *rest
+
+    return kernel
+
+
 WRAPPED = {
+    "linalg_lstsq": lstsq,
     "_linalg_det": of_transpose,
     "_linalg_slogdet": of_transpose,
     "_linalg_solve_ex": solve,

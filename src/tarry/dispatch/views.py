@@ -6,13 +6,14 @@ do here is to mark the slot, so that operands are compared with their base from 
 object, which is what `as_subclass` needs.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from tarry.dispatch import seam
 from tarry.dispatch.operands import contiguous_spec, read
-from tarry.dispatch.storage import Lazy, slot_of
+from tarry.dispatch.storage import Lazy, is_base, is_lazy, slot_of
 from tarry.record.slot import HOST
 from tarry.record.trie import recorder
 from tarry.record.views import extent
@@ -58,20 +59,44 @@ def _set_geometry(self: Any, size: Any, stride: Any, offset: int) -> Any:
     )
 
 
+def _with_memory(self: torch.Tensor) -> torch.Tensor:
+    """A copy of `self` that keeps its place in a copy of all its memory (PyTorch's
+    `clone_preserve_strides`), and with it gaps between the elements."""
+    if any(s == 0 and n > 1 for s, n in zip(self.stride(), self.shape)):
+        return self.clone()
+    have = slot_of(self).spec
+    numel = have.numel * have.dtype.itemsize // self.dtype.itemsize
+    memory = self.as_strided((numel,), (1,), 0).clone()
+    return memory.as_strided(self.shape, self.stride(), self.storage_offset())
+
+
 def as_strided_scatter(
     self: torch.Tensor, src: Any, size: Any, stride: Any, storage_offset: Any = None
 ) -> torch.Tensor:
-    """A copy of all the memory of `self`, in which the place asked for is `src`; like
-    PyTorch's, it counts from the start of that memory."""
-    if any(s == 0 and n > 1 for s, n in zip(self.stride(), self.shape)):
-        out = self.clone()
-    else:
-        have = slot_of(self).spec
-        numel = have.numel * have.dtype.itemsize // self.dtype.itemsize
-        memory = self.as_strided((numel,), (1,), 0).clone()
-        out = memory.as_strided(self.shape, self.stride(), self.storage_offset())
+    """Like PyTorch's, it counts from the start of the memory of `self`."""
+    out = _with_memory(self)
     out.as_strided(size, stride, storage_offset).copy_(src)
     return out
+
+
+def _scatter(view: Any) -> Callable[..., Any]:
+    """A copy of the first operand whose `view` is the second: by the row where that
+    operand is all of its memory, by a write into a copy of that memory elsewhere."""
+
+    def wrap(plain: Callable[..., Any]) -> Callable[..., Any]:
+        def kernel(self: torch.Tensor, src: torch.Tensor, *args: Any) -> torch.Tensor:
+            if is_lazy(self) or is_base(self, slot_of(self).spec):
+                return plain(self, src, *args)
+            out = _with_memory(self)
+            part = view(out, *args)
+            if part.shape != src.shape:
+                return plain(self, src, *args)
+            part.copy_(src)
+            return out
+
+        return kernel
+
+    return wrap
 
 
 def unsafe_view(self: torch.Tensor, size: Any) -> torch.Tensor:
@@ -163,6 +188,12 @@ def _enlarge(self: torch.Tensor, slot: Any, need: int) -> None:
         slot.write(pos)
         slot.mark_viewed()
 
+
+WRAPPED = {
+    "diagonal_scatter": _scatter(aten.diagonal.default),
+    "select_scatter": _scatter(aten.select.int),
+    "slice_scatter": _scatter(aten.slice.Tensor),
+}
 
 KERNELS = {
     name: _through_meta(name)

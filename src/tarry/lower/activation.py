@@ -4,6 +4,7 @@ kernels. Operands arrive promoted, broadcast and in the compute dtype."""
 import math
 from typing import Any
 
+from tarry.lower.layout import iterated
 from tarry.lower.precision import const, factor, scale, shift
 from tarry.lower.table import pointwise
 from tarry.lower.xla import lax
@@ -135,7 +136,7 @@ def hardtanh(x, low, high):
     return lax.min(lax.max(x, low), high)
 
 
-@pointwise("hardtanh_backward")
+@pointwise("hardtanh_backward", strides=iterated())
 def hardtanh_backward(grad, x, low, high):
     outside = lax.bitwise_or(lax.le(x, low), lax.ge(x, high))
     return lax.select(outside, lax.full_like(grad, 0), grad)
@@ -161,7 +162,7 @@ def hardswish(x):
     return lax.div(lax.mul(x, _relu6_plus3(x)), const(x, 6))
 
 
-@pointwise("hardswish_backward")
+@pointwise("hardswish_backward", strides=iterated())
 def hardswish_backward(grad, x):
     middle = lax.mul(grad, shift(lax.div(x, const(x, 3)), 0.5))
     upper = lax.select(lax.lt(x, const(x, 3)), middle, grad)
@@ -214,7 +215,7 @@ def tanh_backward(grad, y):
     return lax.mul(grad, _conj(lax.sub(const(y, 1), lax.mul(y, y))))
 
 
-@pointwise("logit_backward")
+@pointwise("logit_backward", strides=iterated())
 def logit_backward(grad, x, eps=None):
     low, high = (0.0, 1.0) if eps is None else (eps, 1 - eps)
     slope = lax.div(grad, lax.mul(x, lax.sub(const(x, 1), x)))

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tarry.lower.activation import zero_unless
+from tarry.lower.layout import channels_last
 from tarry.lower.pool import lowest, wins
 from tarry.lower.precision import scale, spread, widen
 from tarry.lower.table import Call, convert, row
@@ -141,7 +142,8 @@ def adaptive_max_pool3d_backward(call: Call, g: Any, x: Any, indices: Any) -> An
     return convert(total, call.out.dtype)
 
 
-@row("max_unpool2d", "max_unpool3d")
+@row("max_unpool3d")
+@row("max_unpool2d", strides=channels_last(0))
 def max_unpool(call: Call, x: Any, indices: Any, *_: Any) -> Any:
     """Each element at its index, zeros elsewhere; of equal indices one is kept."""
     rank = 3 if x.ndim == 5 else 2

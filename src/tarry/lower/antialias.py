@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from tarry.lower.layout import channels_last
 from tarry.lower.precision import widen
 from tarry.lower.table import Call, Out, convert, row
 from tarry.lower.xla import lax
@@ -76,7 +77,7 @@ def _backward_outs(
 
 
 def _register(name: str, shape: Filter, width: int) -> None:
-    @row(name, outs=_outs)
+    @row(name, outs=_outs, strides=channels_last(0))
     def resize(
         call: Call, x: Any, size: Sequence[int], align: bool, *factors: float | None
     ) -> Any:
@@ -87,7 +88,7 @@ def _register(name: str, shape: Filter, width: int) -> None:
                 y = _apply(y, d, _weights(n, m, align, factor, shape, width))
         return convert(y, call.out.dtype)
 
-    @row(f"{name}_backward", outs=_backward_outs)
+    @row(f"{name}_backward", outs=_backward_outs, strides=channels_last(0))
     def resize_backward(
         call: Call,
         g: Any,

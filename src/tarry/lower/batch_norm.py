@@ -4,6 +4,7 @@ in f32 for halves; running statistics are results, which the dispatcher writes b
 from collections.abc import Sequence
 from typing import Any
 
+from tarry.lower.layout import channels_last
 from tarry.lower.norm import affine, center, masked
 from tarry.lower.precision import const, rest, scale, shift, spread, widen
 from tarry.lower.table import Call, Out, convert, row
@@ -64,7 +65,11 @@ def _saved(out: Out, value: Any) -> Any:
     return convert(value, out.dtype) if out.shape == value.shape else _empty(out)
 
 
-@row("tarry::batch_norm", "_native_batch_norm_legit_functional")
+@row(
+    "tarry::batch_norm",
+    "_native_batch_norm_legit_functional",
+    strides=channels_last(0, 0),
+)
 def batch_norm(
     call: Call,
     x: Any,
@@ -88,7 +93,7 @@ def batch_norm(
     return convert(y, call.out.dtype), *saved, *new
 
 
-@row("_batch_norm_with_update_functional")
+@row("_batch_norm_with_update_functional", strides=channels_last(0, 0))
 def batch_norm_with_update(
     call: Call,
     x: Any,
@@ -105,7 +110,7 @@ def batch_norm_with_update(
     return y, mean, invstd, _empty(call.outs[3]), *new
 
 
-@row("_batch_norm_no_update")
+@row("_batch_norm_no_update", strides=channels_last(0, 0))
 def batch_norm_no_update(
     call: Call,
     x: Any,
@@ -122,7 +127,7 @@ def batch_norm_no_update(
     return y, mean, invstd, _empty(call.outs[3])
 
 
-@row("_native_batch_norm_legit.no_stats")
+@row("_native_batch_norm_legit.no_stats", strides=channels_last(0, 0))
 def batch_norm_no_stats(
     call: Call,
     x: Any,
@@ -135,7 +140,7 @@ def batch_norm_no_stats(
     return batch_norm(call, x, weight, bias, None, None, True, momentum, eps)[:3]
 
 
-@row("_native_batch_norm_legit_no_training")
+@row("_native_batch_norm_legit_no_training", strides=channels_last(0, 0))
 def batch_norm_no_training(
     call: Call,
     x: Any,
@@ -151,7 +156,7 @@ def batch_norm_no_training(
     )[:3]
 
 
-@row("native_batch_norm_backward")
+@row("native_batch_norm_backward", strides=channels_last(1, 0))
 def batch_norm_backward(
     call: Call,
     grad: Any,
@@ -189,7 +194,7 @@ def batch_norm_backward(
     return masked(call, mask, of_input, lambda: along, lambda: total)
 
 
-@row("batch_norm_backward")
+@row("batch_norm_backward", strides=channels_last(1, 0))
 def batch_norm_backward_reserved(
     call: Call,
     grad: Any,

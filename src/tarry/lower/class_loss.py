@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tarry.lower.activation import zero_unless
+from tarry.lower.layout import row_major
 from tarry.lower.precision import const, factor, rest, scale, spread, wide_dtype, widen
 from tarry.lower.table import Call, Scalar, convert, row
 from tarry.lower.xla import lax
@@ -42,7 +43,7 @@ def _is_target(x: Any, target: Any, axis: int) -> Any:
     return lax.eq(index, spread(target, x.shape, rest(x.ndim, axis)))
 
 
-@row("nll_loss_forward", "nll_loss2d_forward")
+@row("nll_loss_forward", "nll_loss2d_forward", strides=row_major)
 def nll_loss(
     call: Call, x: Any, target: Any, weight: Any, reduction: int, ignore_index: int
 ) -> tuple[Any, Any]:

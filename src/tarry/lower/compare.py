@@ -7,6 +7,7 @@ wider dtype for halves: a Python number is rounded to the tensor's dtype first).
 import numpy as np
 
 from tarry.dtypes import to_numpy
+from tarry.lower.layout import row_major
 from tarry.lower.table import (
     Call,
     broadcast,
@@ -141,7 +142,12 @@ def clamp_max(x, high):
     return lax.min(x, high)
 
 
-@row("isin.Tensor_Tensor", "isin.Tensor_Scalar", "isin.Scalar_Tensor")
+@row(
+    "isin.Tensor_Tensor",
+    "isin.Tensor_Scalar",
+    "isin.Scalar_Tensor",
+    strides=row_major,
+)
 def isin(call: Call, elements, tests, assume_unique: bool, invert: bool):
     """Every element against every test value: O(n m), one fused reduction."""
     dtype, shape = to_numpy(compute_dtype([elements, tests])), call.out.shape

@@ -5,6 +5,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from tarry.lower.layout import of_c2c, of_c2r, of_r2c
 from tarry.lower.precision import scale
 from tarry.lower.table import Call, convert, row
 from tarry.lower.xla import jnp, lax
@@ -30,7 +31,7 @@ def _size(shape: Sequence[int], dims: Sequence[int]) -> int:
     return math.prod(shape[d] for d in dims)
 
 
-@row("_fft_c2c")
+@row("_fft_c2c", strides=of_c2c)
 def fft_c2c(
     call: Call, x: Any, dims: Sequence[int], normalization: int, forward: bool
 ) -> Any:
@@ -38,7 +39,7 @@ def fft_c2c(
     return _normalized(y, _size(x.shape, dims), normalization)
 
 
-@row("_fft_r2c")
+@row("_fft_r2c", strides=of_r2c)
 def fft_r2c(
     call: Call, x: Any, dims: Sequence[int], normalization: int, onesided: bool
 ) -> Any:
@@ -50,7 +51,7 @@ def fft_r2c(
     return _normalized(y, size, normalization)
 
 
-@row("_fft_c2r")
+@row("_fft_c2r", strides=of_c2r)
 def fft_c2r(
     call: Call, x: Any, dims: Sequence[int], normalization: int, last: int
 ) -> Any:

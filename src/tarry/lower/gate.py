@@ -4,6 +4,7 @@
 from typing import Any
 
 from tarry.lower.activation import zero_unless
+from tarry.lower.layout import iterated, row_major
 from tarry.lower.precision import const, factor, widen
 from tarry.lower.table import Call, broadcast, convert, row
 from tarry.lower.xla import lax
@@ -22,7 +23,7 @@ def glu(call: Call, x: Any, dim: int) -> Any:
     return convert(lax.mul(a, lax.logistic(b)), call.out.dtype)
 
 
-@row("glu_backward")
+@row("glu_backward", strides=row_major)
 def glu_backward(call: Call, grad: Any, x: Any, dim: int) -> Any:
     a, b, dim = _halves(widen(x), dim)
     gate = lax.logistic(b)
@@ -40,7 +41,7 @@ def glu_jvp(call: Call, y: Any, x: Any, dx: Any, dim: int) -> Any:
     return convert(lax.add(lax.mul(da, gate), tilt), call.out.dtype)
 
 
-@row("log_sigmoid_forward")
+@row("log_sigmoid_forward", strides=row_major)
 def log_sigmoid_forward(call: Call, x: Any) -> tuple[Any, Any]:
     """The buffer is what PyTorch's CPU kernel keeps; the gradient does not read it."""
     x = widen(x)
@@ -69,7 +70,7 @@ def prelu_backward(call: Call, grad: Any, x: Any, weight: Any) -> tuple[Any, Any
     return convert(gx, call.outs[0].dtype), convert(gw, call.outs[1].dtype)
 
 
-@row("native_dropout_backward", scalars=("scale",))
+@row("native_dropout_backward", scalars=("scale",), strides=iterated())
 def dropout_backward(call: Call, grad: Any, kept: Any, scale: Any) -> Any:
     y = widen(grad)
     y = lax.mul(lax.mul(y, convert(kept, y.dtype)), factor(y, scale))

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from tarry.lower.layout import column_major
 from tarry.lower.precision import const, spread
 from tarry.lower.table import Call, broadcast, convert, row
 from tarry.lower.xla import jnp, lax
@@ -90,7 +91,7 @@ def householder_product(call: Call, a: Any, tau: Any) -> Any:
     return lax.linalg.householder_product(a, tau)
 
 
-@row("_linalg_svd")
+@row("_linalg_svd", strides=column_major(0, 2))
 def svd(
     call: Call, a: Any, full_matrices: bool, compute_uv: bool, driver: str | None
 ) -> tuple[Any, Any, Any]:
@@ -108,7 +109,7 @@ def eigh(call: Call, a: Any, uplo: str, compute_v: bool) -> tuple[Any, Any]:
     return w, v if compute_v else empty(call.outs[1])
 
 
-@row("linalg_eig")
+@row("linalg_eig", strides=column_major(1))
 def eig(call: Call, a: Any) -> tuple[Any, Any]:
     w, v = lax.linalg.eig(a, compute_left_eigenvectors=False)
     return w, v

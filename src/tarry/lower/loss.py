@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from tarry.lower.layout import like, row_major
 from tarry.lower.precision import const, mean_over, scale, wide_dtype
 from tarry.lower.table import Call, broadcast, convert, row
 from tarry.lower.xla import lax
@@ -42,7 +43,7 @@ def mse_loss(call: Call, x: Any, y: Any, reduction: int) -> Any:
     return _reduced(call, lax.square(lax.sub(x, y)), reduction)
 
 
-@row("mse_loss_backward")
+@row("mse_loss_backward", strides=row_major)
 def mse_loss_backward(call: Call, grad: Any, x: Any, y: Any, reduction: int) -> Any:
     grad, x, y = _aligned(call, grad, x, y)
     slope = scale(lax.sub(x, y), 2 * _share(reduction, x))
@@ -74,7 +75,7 @@ def _clipped_backward(
     return convert(lax.mul(slope, grad), call.out.dtype)
 
 
-@row("smooth_l1_loss_backward")
+@row("smooth_l1_loss_backward", strides=row_major)
 def smooth_l1_loss_backward(
     call: Call, grad: Any, x: Any, y: Any, reduction: int, beta: float
 ) -> Any:
@@ -91,7 +92,7 @@ def huber_loss(call: Call, x: Any, y: Any, reduction: int, delta: float) -> Any:
     return _reduced(call, lax.select(inside, near, outer), reduction)
 
 
-@row("huber_loss_backward")
+@row("huber_loss_backward", strides=row_major)
 def huber_loss_backward(
     call: Call, grad: Any, x: Any, y: Any, reduction: int, delta: float
 ) -> Any:
@@ -110,7 +111,7 @@ def binary_cross_entropy(
     return _reduced(call, _weighted(loss, weight), reduction)
 
 
-@row("binary_cross_entropy_backward")
+@row("binary_cross_entropy_backward", strides=like(1))
 def binary_cross_entropy_backward(
     call: Call, grad: Any, x: Any, y: Any, weight: Any, reduction: int
 ) -> Any:

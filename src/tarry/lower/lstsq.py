@@ -5,11 +5,13 @@ which those under `rcond` times the largest count as zero, whatever driver is na
 """
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import torch
 
+from tarry.lower.layout import column_major
 from tarry.lower.linalg import adjoint_of, empty, solve_triangular
 from tarry.lower.precision import const, spread
 from tarry.lower.table import Call, Out, broadcast, convert, row
@@ -52,7 +54,12 @@ def _lstsq_outs(a: Any, b: Any, rcond: Any, driver: str | None) -> list[Out]:
     ]
 
 
-@row("linalg_lstsq", outs=_lstsq_outs)
+def _lstsq_strides(metas: Sequence[Any], a: Any, b: Any, *_: Any) -> list[Any]:
+    """LAPACK leaves the solution where the right-hand sides were, in its order."""
+    return [None if _is_vector(a, b) else column_major(0)(metas)[0], None, None, None]
+
+
+@row("linalg_lstsq", outs=_lstsq_outs, strides=_lstsq_strides)
 def lstsq(
     call: Call, a: Any, b: Any, rcond: float | None, driver: str | None
 ) -> tuple[Any, Any, Any, Any]:
@@ -109,7 +116,7 @@ def _geqrf_outs(a: Any) -> list[Out]:
     return [Out(shape, a.dtype), Out((*shape[:-2], min(shape[-2:])), a.dtype)]
 
 
-@row("geqrf", outs=_geqrf_outs)
+@row("geqrf", outs=_geqrf_outs, strides=column_major(0))
 def geqrf(call: Call, a: Any) -> tuple[Any, Any]:
     if not a.size:
         return tuple(map(empty, call.outs))

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tarry.lower.index import flat, place_one
+from tarry.lower.layout import channels_last
 from tarry.lower.reduce import wide
 from tarry.lower.table import Call, Out, Scalar, broadcast, convert, row
 from tarry.lower.xla import jax, lax
@@ -85,7 +86,7 @@ def constant_pad_nd(call: Call, x, pad: Sequence[int], value: Scalar):
     return lax.pad(x, value.to(x.dtype), config)
 
 
-@row("pixel_shuffle")
+@row("pixel_shuffle", strides=channels_last(0))
 def pixel_shuffle(call: Call, x, factor: int):
     *batch, channels, high, across = x.shape
     n, r = len(batch), factor
@@ -103,7 +104,7 @@ def pixel_unshuffle(call: Call, x, factor: int):
     return lax.reshape(lax.transpose(x, order), call.out.shape)
 
 
-@row("channel_shuffle")
+@row("channel_shuffle", strides=channels_last(0))
 def channel_shuffle(call: Call, x, groups: int):
     batch, channels, *rest = x.shape
     x = lax.reshape(x, (batch, groups, channels // groups, *rest))
@@ -151,11 +152,15 @@ def _pad(x: Any, padding: Sequence[int], extend: Callable[..., Any]) -> Any:
 def _register_pad(name: str, extend: Callable[..., Any]) -> None:
     """`{name}` and its gradient, the transpose of the same linear function."""
 
-    @row(*(f"{name}{n}d" for n in (1, 2, 3)))
+    @row(*(f"{name}{n}d" for n in (1, 2, 3)), strides=channels_last(0))
     def forward(call: Call, x, padding: Sequence[int]):
         return _pad(x, padding, extend)
 
-    @row(*(f"{name}{n}d_backward" for n in (1, 2, 3)), ignores=("self",))
+    @row(
+        *(f"{name}{n}d_backward" for n in (1, 2, 3)),
+        ignores=("self",),
+        strides=channels_last(1),
+    )
     def backward(call: Call, grad, x, padding: Sequence[int]):
         dtype = wide(call.out.dtype)
         like = jax.ShapeDtypeStruct(call.out.shape, dtype)

@@ -5,6 +5,7 @@ from typing import Any
 
 import torch
 
+from tarry.lower.layout import row_major
 from tarry.lower.precision import const, rest, spread, widen
 from tarry.lower.table import Call, convert, row
 from tarry.lower.xla import lax
@@ -60,7 +61,7 @@ def softmax_backward(
     return _finish(call, lax.mul(lax.sub(grad, total), y))
 
 
-@row("_log_softmax_backward_data")
+@row("_log_softmax_backward_data", strides=row_major)
 def log_softmax_backward(
     call: Call, grad: Any, y: Any, dim: int, input_dtype: torch.dtype
 ) -> Any:

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 
 from tarry import dtypes
+from tarry.lower.layout import Rule, of_halves
 from tarry.lower.xla import lax
 
 
@@ -74,6 +75,7 @@ class Row:
     pointwise: bool = False
     transposes: bool = False
     outs: Callable[..., Sequence[Out | None]] | None = None
+    strides: Rule | None = None
 
 
 TABLE: dict[str, Row] = {}
@@ -92,6 +94,7 @@ def row(
     ignores: Sequence[str] = (),
     transposes: bool = False,
     outs: Callable[..., Sequence[Out | None]] | None = None,
+    strides: Rule | None = None,
 ) -> Callable[[Callable], Callable]:
     """Register the decorated function as the lowering of these overloads.
 
@@ -99,7 +102,8 @@ def row(
     without being named); `static`: `Scalar` arguments that shape the program;
     `ignores`: tensor arguments of which only shape and dtype matter; `transposes`:
     transposed views arrive as `Transposed`; `outs`: result specs from the call's
-    arguments, for operators for which PyTorch has no meta kernel.
+    arguments, for operators for which PyTorch has no meta kernel; `strides`: the rule
+    of `layout` for operators whose CPU kernel lays results out in its own way.
     """
 
     def register(lower: Callable) -> Callable:
@@ -113,6 +117,7 @@ def row(
                     frozenset(ignores),
                     transposes=transposes,
                     outs=outs,
+                    strides=strides,
                 )
             )
         return lower
@@ -183,6 +188,7 @@ def pointwise(
     opmath: bool = True,
     static: Sequence[str] = (),
     scalars: Sequence[str] = (),
+    strides: Rule = of_halves,
 ) -> Callable[[Callable], Callable]:
     """Register an elementwise lowering: operands arrive promoted and broadcast.
 
@@ -205,7 +211,14 @@ def pointwise(
         lower.__name__ = fn.__name__
         for name in names:
             _add(
-                Row(name, lower, frozenset(scalars), frozenset(static), pointwise=True)
+                Row(
+                    name,
+                    lower,
+                    frozenset(scalars),
+                    frozenset(static),
+                    pointwise=True,
+                    strides=strides,
+                )
             )
         return fn
 

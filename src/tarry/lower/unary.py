@@ -3,6 +3,7 @@ f32, integers in the default float where the function asks for it)."""
 
 import numpy as np
 
+from tarry.lower.layout import of_angle
 from tarry.lower.table import Call, Scalar, convert, pointwise, row
 from tarry.lower.xla import jnp, jsp, lax
 
@@ -203,7 +204,7 @@ def bitwise_not(x):
     return lax.bitwise_not(x)
 
 
-@pointwise("angle", floats=True)
+@pointwise("angle", floats=True, strides=of_angle)
 def angle(x):
     if _is_complex(x):
         return lax.atan2(lax.imag(x), lax.real(x))
