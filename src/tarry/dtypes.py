@@ -98,6 +98,11 @@ def promote(
     return _combine(_combine(groups[0], groups[1]), groups[2])
 
 
+def product_precision() -> str:
+    """What `torch.set_float32_matmul_precision` asks for: highest, high or medium."""
+    return torch.get_float32_matmul_precision()
+
+
 def opmath(dtype: torch.dtype) -> torch.dtype:
     """The dtype PyTorch computes in for values of `dtype` (f32 for halves)."""
     return torch.float32 if dtype in _HALF else dtype

@@ -128,14 +128,15 @@ def _find(
 ) -> tuple[Bound, Executable]:
     """The program of this trace: by its path, else by its key, else compiled."""
     started = time.perf_counter()
-    found = trace.node.programs.get((wanted, donated))
+    precision = dtypes.product_precision()
+    found = trace.node.programs.get((wanted, donated, precision))
     if found is not None and found[1].call is not None:
         store.touch(found[1])
         ledger.count("CachedCompile")
         record.lookup_s = time.perf_counter() - started
         record.program = found[1].number
         return found
-    env = environment()
+    env = environment(precision)
     started = time.perf_counter()
     bound = bind(trace.node, wanted)
     at = {v: i for i, v in enumerate(bound.inputs)}
@@ -149,7 +150,7 @@ def _find(
     else:
         ledger.count("CachedCompile")
     record.program = program.number
-    trace.node.programs[wanted, donated] = bound, program
+    trace.node.programs[wanted, donated, precision] = bound, program
     return bound, program
 
 
@@ -157,7 +158,8 @@ def _compile(key: Key, options: dict, line: Line, record: Cut) -> Executable:
     started = time.perf_counter()
     why = why_new(key, store)
     number = next(_numbers)
-    program = compile_graph(key.graph, key.donation, options, number)
+    precision = dict(key.environment)["float32_matmul_precision"]
+    program = compile_graph(key.graph, key.donation, options, precision, number)
     store.put(key, program)
     record.compile_s, record.compiled = time.perf_counter() - started, True
     ledger.count("UncachedCompile")

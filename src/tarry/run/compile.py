@@ -20,7 +20,7 @@ from tarry.lower.build import (
 from tarry.lower.xla import jax
 from tarry.record.graph import Graph
 from tarry.record.trie import Num
-from tarry.run.platform import device, x64
+from tarry.run.platform import device, products, x64
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +83,9 @@ def usable_donation(graph: Graph, donated: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def compile_graph(
-    graph: Graph, donated: tuple[int, ...], options: dict[str, str], number: int
-) -> Executable:
+    graph: Graph, donated: tuple[int, ...], options: dict[str, str], precision: str,
+    number: int,
+) -> Executable:  # fmt: skip
     """Trace, lower and compile `graph`; raises what a row or XLA raises."""
     # Unfused kernels are single operations, of which only equal ones compile once.
     numbers = packing(graph, all_loose=bool(options))
@@ -104,7 +105,7 @@ def compile_graph(
 
     flat.__name__ = f"tarry_{number}"
     started = time.perf_counter()
-    with x64(), warnings.catch_warnings():
+    with x64(), products(precision), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Some donated buffers were not usable")
         jitted = jax.jit(
             flat,

@@ -5,7 +5,6 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-
 from tarry.config import config
 from tarry.errors import PlatformError
 from tarry.lower.xla import jax
@@ -36,9 +35,23 @@ def _found() -> str:
         return "none"
 
 
+# PyTorch's word -> JAX's: all bits of f32; three passes or TF32; one pass of bf16 or
+# TF32, as the platform has it.
+_PRECISIONS = {"highest": "highest", "high": "high", "medium": "default"}
+
+
+def products(precision: str) -> AbstractContextManager:
+    """Products and convolutions that are traced in the block have this precision."""
+    return jax.default_matmul_precision(_PRECISIONS[precision])
+
+
+def environment(precision: str) -> tuple[tuple[str, str], ...]:
+    """What of the machine, its libraries and PyTorch's settings is part of a key."""
+    return (*_machine(), ("float32_matmul_precision", precision))
+
+
 @cache
-def environment() -> tuple[tuple[str, str], ...]:
-    """What of the machine and its libraries is part of every compile key."""
+def _machine() -> tuple[tuple[str, str], ...]:
     import jaxlib
 
     from tarry.version import __version__
