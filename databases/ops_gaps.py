@@ -25,8 +25,6 @@ _EXACT = "int64 int32 uint8 bool"
 
 _SPARSE = "sparse tensors are not supported: one clear error says so"
 _HALF_COMPLEX = "torch.complex32 is not supported: XLA has no such type"
-_META_STRIDES = "strides are those of PyTorch's meta kernel, not of its CPU kernel"
-_LAPACK_STRIDES = "strides: the CPU leaves results in LAPACK's column-major order"
 _STATISTICS = (
     "saved statistics are float32, as in PyTorch's meta kernel; the CPU's are half"
 )
@@ -56,44 +54,6 @@ GAPS: list[Gap] = [
     Gap("grad", _HALF_COMPLEX, {"chalf": "float32"}),
     Gap("sliced", _HALF_COMPLEX, {"chalf": "float32 int32"}),
     Gap("reference", _HALF_COMPLEX, {"chalf": "float32"}),
-    Gap(
-        "forward",
-        _META_STRIDES,
-        {
-            "fft.hfft2": f"float32 float64 complex64 {_EXACT}",
-            "fft.hfftn": f"float32 float64 complex64 {_EXACT}",
-            "fft.rfft2": f"float32 float64 {_EXACT}",
-            "fft.rfftn": f"float32 float64 {_EXACT}",
-            "nn.functional.max_unpool2d": _REAL,
-            "nn.functional.max_unpool2d.grad": _REAL,
-        },
-    ),
-    Gap(
-        "transposed",
-        _META_STRIDES,
-        {
-            "fft.hfft": "float32 complex64",
-            "fft.irfft": "float32",
-            "fft.irfft2": "float32",
-            "fft.irfftn": "float32",
-            "_native_batch_norm_legit": "float32",
-            "native_dropout_backward": "float32",
-        },
-    ),
-    Gap(
-        "forward",
-        _LAPACK_STRIDES,
-        {
-            "geqrf": _LAPACK,
-            "linalg.eig": "float32 float64",
-            "linalg.lstsq": "float32 float64",
-            "linalg.lstsq.grad_oriented": "float32 float64 complex64",
-            "linalg.svd": "float32",
-            "svd": "float32",
-            "svd_lowrank": "float32",
-        },
-    ),
-    Gap("sliced", _LAPACK_STRIDES, {"geqrf": "float32"}),
     Gap(
         "forward",
         _STATISTICS,

@@ -23,7 +23,6 @@ from harness import (
     stepped,
     transposed,
 )
-from known_gaps import CPU_STRIDES
 
 X, Y = make(3, 4), make(3, 4, seed=1)
 P = make(3, 4).abs() + 0.5
@@ -460,7 +459,7 @@ def layouts(name):
 @pytest.mark.parametrize("name", CASES)
 def test_call(name):
     fn, *inputs = CASES[name]
-    check(fn, *inputs, views=layouts(name), strides=name not in CPU_STRIDES)
+    check(fn, *inputs, views=layouts(name))
 
 
 FACTORIES = {

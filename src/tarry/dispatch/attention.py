@@ -61,7 +61,9 @@ def attention(
     """(output, probabilities, …): the backward takes the saved probabilities."""
     b, h, t, _ = query.shape
     shape = (b, h, t, value.shape[3])
-    out = spec(shape, _like(query, shape), query.dtype)
+    out = contiguous_spec(shape, query.dtype)
+    if all(x.stride(-1) == 1 for x in (query, key, value)):
+        out = spec(shape, _like(query, shape), query.dtype)
     saved = contiguous_spec((b, h, t, key.shape[2]), query.dtype)
     with recorder.lock:
         operands = [
@@ -74,7 +76,8 @@ def attention(
 
 
 def _like(query: torch.Tensor, shape: tuple) -> tuple:
-    """Strides of the output: PyTorch keeps the order of the query's dimensions."""
+    """Strides of the output of PyTorch's fused CPU kernel, which keeps the order of the
+    query's dimensions; what that does not take has a row-major result."""
     order = torch.empty_strided(query.shape, query.stride(), device="meta")
     order = torch.empty_like(order).stride()
     dims = sorted(range(4), key=lambda d: (-order[d], d))
