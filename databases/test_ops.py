@@ -15,6 +15,7 @@ from compare import Different, compare
 from entries import CAP, DTYPES, ENTRIES, KINDS, dtype_of, short, takes
 from ops_gaps import REASONS, VIA_CPU
 from runs import Timeout, deadline, run_named
+from workers import GROUPS, jobs_of
 
 SEED = 20260
 SAMPLES = 2  # of an entry, in the sample
@@ -72,7 +73,7 @@ def test_entry(case: tuple[str, str, str], pytestconfig: pytest.Config) -> None:
 
 
 def test_gaps_name_what_exists() -> None:
-    every = set(cases(full=True))
+    every = set(cases(full=True)) | {job.key for job in jobs_of(list(GROUPS), [], [])}
     unknown = [key for key in REASONS if key not in every]
     assert not unknown
 

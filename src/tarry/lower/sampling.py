@@ -36,13 +36,13 @@ def _reflected(at: Any, n: int, align: bool) -> Any:
     return lax.select(odd, high - extra, shift(extra, low))
 
 
-def _bounded(at: Any, n: int, padding: int, align: bool) -> Any:
-    """A place inside the image, for every padding but zeros."""
+def _bounded(at: Any, n: int, padding: int, align: bool, lost: int) -> Any:
+    """A place inside the image, for every padding but zeros; `lost` for NaN."""
     if padding == _REFLECT:
         at = _reflected(at, n, align)
     if not padding:
         return at
-    at = zero_unless(lax.eq(at, at), at)
+    at = lax.select(lax.eq(at, at), at, lax.full_like(at, lost))
     return lax.clamp(const(at, 0), at, const(at, n - 1))
 
 
@@ -59,10 +59,12 @@ def _cubic_weights(t: Any) -> list[Any]:
     return [far(t + 1), near(t), near(1 - t), far(2 - t)]
 
 
-def _taps(at: Any, n: int, how: int, padding: int, align: bool) -> tuple[Any, Any]:
+def _taps(
+    at: Any, n: int, how: int, padding: int, align: bool, lost: int
+) -> tuple[Any, Any]:
     """Places in one dimension that a point reads, and their weights: (N, taps, P)."""
     if how != _CUBIC:
-        at = _bounded(at, n, padding, align)
+        at = _bounded(at, n, padding, align, lost)
     if how == _NEAREST:
         at = lax.round(at, lax.RoundingMethod.TO_NEAREST_EVEN)
         places, weights = [at], [lax.full_like(at, 1)]
@@ -73,7 +75,9 @@ def _taps(at: Any, n: int, how: int, padding: int, align: bool) -> tuple[Any, An
             places, weights = [low, shift(low, 1)], [1 - part, part]
         else:
             weights = _cubic_weights(part)
-            places = [_bounded(shift(low, k), n, padding, align) for k in (-1, 0, 1, 2)]
+            places = [
+                _bounded(shift(low, k), n, padding, align, lost) for k in (-1, 0, 1, 2)
+            ]
     return jnp.stack(places, 1), jnp.stack(weights, 1)
 
 
@@ -94,7 +98,9 @@ def _sample(x: Any, grid: Any, how: int, padding: int, align: bool) -> Any:
     weight: Any = 1
     for d, n in enumerate(size):
         at = _unnormalized(points[..., rank - 1 - d], n, align)
-        places, weights = _taps(at, n, how, padding, align)
+        # PyTorch leads NaN to the first element in 2-d, else to the last.
+        lost = 0 if rank == 2 else n - 1
+        places, weights = _taps(at, n, how, padding, align, lost)
         ok = (places >= 0) & (places <= n - 1)
         places = convert(zero_unless(ok, places), _I64)
         index = index * n + _along(places, d, rank)
@@ -105,6 +111,8 @@ def _sample(x: Any, grid: Any, how: int, padding: int, align: bool) -> Any:
     values = jnp.take_along_axis(x, lax.reshape(index, flat), 2, mode="clip")
     inside = broadcast(lax.reshape(inside, flat), values.shape)
     values = zero_unless(inside, values) * lax.reshape(weight, flat)
+    if rank == 3:  # where, unlike in 2-d, PyTorch skips what is outside
+        values = zero_unless(inside, values)
     taps = math.prod(index.shape[1:-1])
     values = lax.reshape(values, (batch, channels, taps, points.shape[1]))
     return lax.reshape(values.sum(2), (batch, channels, *grid.shape[1:-1]))
