@@ -129,19 +129,6 @@ GAPS: list[Gap] = [
         {"matrix_exp": "bfloat16 float16"},
     ),
     Gap(
-        "forward",
-        "the row multiplies booleans, which XLA does not compile",
-        {"scatter_reduce.prod": "bool"},
-    ),
-    Gap(
-        "forward",
-        "the row has no rounding to uint8",
-        {
-            "nn.functional.interpolate.bilinear": "uint8",
-            "nn.functional.interpolate.bicubic": "uint8",
-        },
-    ),
-    Gap(
         "out",
         "PyTorch's CPU kernel ignores the strides of out= and writes elsewhere",
         {"narrow_copy": "float32"},
@@ -151,7 +138,6 @@ GAPS: list[Gap] = [
         "the words of the error differ from PyTorch's",
         {
             "gradient": "float32",
-            "nn.functional.multilabel_margin_loss": "float32",
         },
     ),
     Gap(
@@ -186,11 +172,8 @@ VIA_CPU: dict[str, str] = {
     "aten::_histogramdd_from_bin_cts": _RARE,
     "aten::_histogramdd_from_bin_tensors": _RARE,
     "aten::_unique": "the number of values depends on data",
-    "aten::hash_tensor": "no row yet",
     "aten::linalg_ldl_factor_ex": "XLA has no LDL factorization",
     "aten::linalg_ldl_solve": "XLA has no LDL factorization",
     "aten::linalg_lstsq": "XLA has no rank-revealing QR or SVD driver of LAPACK's",
-    "aten::multi_margin_loss_backward": "no row yet",
-    "aten::multilabel_margin_loss_backward": "no row yet",
     "aten::rrelu_with_noise": "in training it writes the noise that it drew",
 }

@@ -1,11 +1,13 @@
 """Operators that PyTorch's database showed to be wrong, each with its right value."""
 
 import math
+from collections.abc import Callable
 
 import pytest
 import torch
+import torch.nn.functional as F
 
-from harness import check, make
+from harness import check, make, transposed
 
 
 def test_as_strided_scatter_counts_from_the_memory() -> None:
@@ -38,3 +40,109 @@ def test_cdist_without_elements(p: float) -> None:
     pairs = [((0, 4, 5), (3, 5)), ((2, 0, 5), (3, 5)), ((2, 3), (0, 3)), ((4, 0),) * 2]
     for x, y in pairs:
         check(lambda x, y: torch.cdist(x, y, p), make(*x), make(*y), views=False)
+
+
+TARGETS = torch.tensor(
+    [
+        [[1, -1, 2, 0, -1], [0, 1, 2, 3, 4], [-1, 1, 1, 1, 1]],
+        [[1, 1, 2, 2, -1], [0, 0, -1, 3, 4], [2, 3, -1, 1, 1]],
+    ]
+)
+
+
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+@pytest.mark.parametrize("which", [0, 1])
+def test_multilabel_margin_loss(reduction: str, which: int) -> None:
+    """Classes named behind the first negative target do not count."""
+
+    def loss(x: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
+        return F.multilabel_margin_loss(x, t, reduction=reduction)
+
+    target = TARGETS[which]
+    check(loss, make(3, 5), target, views=False)
+    check(loss, make(5), target[0], views=False)
+    check(loss, make(), target[1, 0], views=False)
+
+
+@pytest.mark.parametrize("p", [1, 2])
+@pytest.mark.parametrize("reduction", ["none", "mean"])
+def test_multi_margin_loss(p: int, reduction: str) -> None:
+    def loss(x: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
+        return F.multi_margin_loss(x, t, p, reduction=reduction)
+
+    check(loss, make(3, 5), torch.tensor([1, 0, 4]), views=False)
+    check(loss, make(5), torch.tensor(3), views=False)
+    check(loss, make(5), torch.tensor([3]), views=False)
+
+
+def test_rows_without_a_meta_kernel() -> None:
+    check(lambda x: torch.ops.aten._logcumsumexp(x, 1), make(3, 4), grad=False)
+
+    def tangent(x: torch.Tensor, dx: torch.Tensor) -> torch.Tensor:
+        return torch.ops.aten.glu_jvp(F.glu(x, 0), x, dx, 0)
+
+    check(tangent, make(4, 3), make(4, 3, seed=1), grad=False)
+
+
+@pytest.mark.parametrize(
+    "dtype", [torch.float32, torch.bfloat16, torch.int8, torch.bool]
+)
+def test_hash_tensor(dtype: torch.dtype) -> None:
+    x = make(4, 5, dtype=dtype)
+    check(lambda x: (torch.hash_tensor(x), torch.hash_tensor(x, 1, keepdim=True)), x)
+
+
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
+@pytest.mark.parametrize("antialias", [False, True])
+@pytest.mark.parametrize(
+    "size, align, factors",
+    [
+        ((9, 4), False, (None, None)),
+        ((30, 11), False, (None, None)),
+        ((2, 25), True, (None, None)),
+        ((6, 17), False, (0.5, 1.6)),
+        ((3, 2), True, (None, None)),
+    ],
+)
+def test_bytes_are_resized_in_fixed_point(
+    mode: str, antialias: bool, size: tuple, align: bool, factors: tuple
+) -> None:
+    aten = torch.ops.aten
+    op = getattr(aten, f"_upsample_{mode}2d_aa" if antialias else f"upsample_{mode}2d")
+    g = torch.Generator().manual_seed(0)
+    x = torch.randint(0, 256, (2, 5, 13, 11), generator=g, dtype=torch.uint8)
+    check(lambda x: op(x, size, align, *factors), x, views=[transposed])
+
+
+I, J = torch.tensor([[0, 1, 2, 0], [1, 1, 0, 2], [2, 2, 2, 2]]), torch.tensor([0, 2, 2])
+BOOL: dict[str, Callable] = {
+    "sum": lambda x, y: (x.sum(0, dtype=torch.bool), x[0].sum(dtype=torch.bool)),
+    "prod": lambda x, y: (x.prod(0, dtype=torch.bool), y.prod(dtype=torch.bool)),
+    "addr": lambda x, y: torch.addr(x, y[:, 0], y[0]),
+    "unfold": lambda x, y: torch.ops.aten.unfold_backward(
+        x.unfold(1, 2, 1), [3, 4], 1, 2, 1
+    ),
+    "multiply": lambda x, y: x.scatter(0, I.to(x.device), y, reduce="multiply"),
+    "scatter_add": lambda x, y: x.scatter_add(0, I.to(x.device), y),
+    "index_add": lambda x, y: x.index_add(0, J.to(x.device), y),
+    "index_prod": lambda x, y: x.index_reduce(0, J.to(x.device), y, "prod"),
+    "put": lambda x, y: x.put(I.to(x.device), y, accumulate=True),
+}
+
+
+@pytest.mark.filterwarnings("ignore:The reduce argument of torch.scatter")
+@pytest.mark.filterwarnings("ignore:index_reduce.. is in beta")
+@pytest.mark.parametrize("name", BOOL)
+def test_booleans_added_and_multiplied(name: str) -> None:
+    x, y = make(3, 4, dtype=torch.bool), make(3, 4, dtype=torch.bool, seed=1)
+    check(BOOL[name], x, y)
+
+
+@pytest.mark.parametrize("how", ["sum", "prod", "amax", "amin"])
+@pytest.mark.parametrize("include_self", [False, True])
+def test_scatter_reduce_of_booleans(how: str, include_self: bool) -> None:
+    def reduce(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        at = I.to(x.device)
+        return x.scatter_reduce(0, at, y, how, include_self=include_self)
+
+    check(reduce, make(3, 4, dtype=torch.bool), make(3, 4, dtype=torch.bool, seed=1))

@@ -80,20 +80,19 @@ def _laid_out(meta: torch.Tensor, strides: tuple[int, ...]) -> torch.Tensor:
 def _inferred(kernel: Any, actual: tuple) -> tuple[Any, ...]:
     if _is_doubtful(kernel, actual):
         _raise_as_cpu(kernel, actual)
-    if kernel.row.outs is not None:
-        return tuple(
-            [
-                o and torch.empty(o.shape, dtype=o.torch_dtype, device="meta")
-                for o in kernel.row.outs(*actual)
-            ]
-        )
     try:
+        if kernel.row.outs is not None:
+            return tuple([_as_meta(out) for out in kernel.row.outs(*actual)])
         return infer(kernel.op, kernel.params, actual)
     except NotImplementedError:
         raise
     except Exception:
         _raise_as_cpu(kernel, actual)
         raise
+
+
+def _as_meta(out: Any) -> torch.Tensor | None:
+    return out and torch.empty(out.shape, dtype=out.torch_dtype, device="meta")
 
 
 def _is_doubtful(kernel: Any, actual: tuple) -> bool:

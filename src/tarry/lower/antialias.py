@@ -2,33 +2,18 @@
 dimension is resized by one static matrix of weights, its gradient by the transpose;
 filters are those of Pillow: triangle, cubic (a = -0.5) and Lanczos."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import torch
 
+from tarry.lower.byte_resize import resize_bytes, smoothed
+from tarry.lower.filters import Filter, cubic, lanczos, triangle
 from tarry.lower.layout import channels_last
 from tarry.lower.precision import widen
 from tarry.lower.table import Call, Out, convert, row
 from tarry.lower.xla import lax
-
-Filter = Callable[[np.ndarray], np.ndarray]
-
-
-def _triangle(x: np.ndarray) -> np.ndarray:
-    return np.maximum(1 - x, 0)
-
-
-def _cubic(x: np.ndarray) -> np.ndarray:
-    a = -0.5
-    near = ((a + 2) * x - (a + 3)) * x * x + 1
-    far = (((x - 5) * x + 8) * x - 4) * a
-    return np.where(x < 1, near, np.where(x < 2, far, 0))
-
-
-def _lanczos(x: np.ndarray) -> np.ndarray:
-    return np.where(x < 3, np.sinc(x) * np.sinc(x / 3), 0)
 
 
 def _weights(
@@ -62,9 +47,9 @@ def _apply(x: Any, d: int, matrix: np.ndarray) -> Any:
 
 
 def _outs(x: Any, size: Sequence[int], *rest: Any) -> list[Out]:
-    """Bytes are resized in integers by PyTorch: that isn't written here."""
-    if x.ndim != 4 or not x.is_floating_point() or not x.numel() or min(size) < 1:
-        raise NotImplementedError("antialiased resizing of other than float images")
+    known = x.is_floating_point() or x.dtype is torch.uint8
+    if x.ndim != 4 or not known or not x.numel() or min(size) < 1:
+        raise NotImplementedError("antialiased resizing of what are no images")
     return [Out((*x.shape[:2], *size), x.dtype)]
 
 
@@ -84,7 +69,11 @@ def _register(name: str, shape: Filter, width: int) -> None:
         y = widen(x)
         for d, factor in ((3, factors[1]), (2, factors[0])):
             n, m = x.shape[d], call.out.shape[d]
-            if n != m or factor is not None:
+            if x.dtype == np.uint8:
+                if n != m:
+                    taps = smoothed(n, m, align, factor, shape, width)
+                    y = resize_bytes(y, d, taps)
+            elif n != m or factor is not None:
                 y = _apply(y, d, _weights(n, m, align, factor, shape, width))
         return convert(y, call.out.dtype)
 
@@ -104,7 +93,7 @@ def _register(name: str, shape: Filter, width: int) -> None:
         return convert(y, call.out.dtype)
 
 
-_register("_upsample_bilinear2d_aa", _triangle, 2)
-_register("_upsample_bicubic2d_aa", _cubic, 4)
+_register("_upsample_bilinear2d_aa", triangle, 2)
+_register("_upsample_bicubic2d_aa", cubic(-0.5), 4)
 if hasattr(torch.ops.aten, "_upsample_lanczos2d_aa"):
-    _register("_upsample_lanczos2d_aa", _lanczos, 6)
+    _register("_upsample_lanczos2d_aa", lanczos, 6)

@@ -6,11 +6,12 @@ import math
 from typing import Any
 
 import numpy as np
+import torch
 
 from tarry.lower.activation import zero_unless
 from tarry.lower.layout import row_major
 from tarry.lower.precision import const, factor, rest, scale, spread, wide_dtype, widen
-from tarry.lower.table import Call, Scalar, convert, row
+from tarry.lower.table import Call, Out, Scalar, convert, row
 from tarry.lower.xla import lax
 
 
@@ -118,7 +119,15 @@ def _batched(call: Call, x: Any, target: Any) -> tuple[Any, Any]:
     return x, lax.reshape(target, (x.shape[0],))
 
 
-@row("multi_margin_loss", static=("p",))
+def _margin_outs(x: Any, target: Any, p: Any, margin: Any, weight: Any, how: int):
+    """PyTorch's meta kernel gives one number a dimension where the CPU gives none."""
+    metas = [t if t is None else t.to("meta") for t in (x, target, weight)]
+    x, target, weight = metas
+    loss = torch.ops.aten.multi_margin_loss(x, target, p, margin, weight, how)
+    return [Out(tuple(loss.shape) if target.dim() else (), loss.dtype)]
+
+
+@row("multi_margin_loss", static=("p",), outs=_margin_outs)
 def multi_margin_loss(
     call: Call, x: Any, target: Any, p: int, margin: Any, weight: Any, reduction: int
 ) -> Any:
@@ -135,7 +144,11 @@ def multi_margin_loss(
     return convert(lax.reshape(loss, call.out.shape), call.out.dtype)
 
 
-@row("multi_margin_loss_backward", static=("p",))
+def _backward_outs(grad: Any, x: Any, *rest: Any) -> list[Out]:
+    return [Out(tuple(x.shape), x.dtype)]
+
+
+@row("multi_margin_loss_backward", static=("p",), outs=_backward_outs)
 def multi_margin_loss_backward(
     call: Call,
     grad: Any,

@@ -4,9 +4,9 @@
 from typing import Any
 
 from tarry.lower.activation import zero_unless
-from tarry.lower.layout import iterated, row_major
+from tarry.lower.layout import iterated, like, row_major
 from tarry.lower.precision import const, factor, widen
-from tarry.lower.table import Call, broadcast, convert, row
+from tarry.lower.table import Call, Out, broadcast, convert, row
 from tarry.lower.xla import lax
 
 
@@ -32,7 +32,11 @@ def glu_backward(call: Call, grad: Any, x: Any, dim: int) -> Any:
     return convert(lax.concatenate([left, right], dim), call.out.dtype)
 
 
-@row("glu_jvp")
+def _jvp_outs(y: Any, *rest: Any) -> list[Out]:
+    return [Out(tuple(y.shape), y.dtype)]
+
+
+@row("glu_jvp", outs=_jvp_outs, strides=like(0))
 def glu_jvp(call: Call, y: Any, x: Any, dx: Any, dim: int) -> Any:
     _, b, dim = _halves(widen(x), dim)
     da, db, _ = _halves(widen(dx), dim)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tarry.lower.activation import gelu_erf
-from tarry.lower.precision import const, wide_dtype, widen
+from tarry.lower.precision import const, wide_dtype
 from tarry.lower.table import (
     Call,
     Scalar,
@@ -123,7 +123,8 @@ def addmv(call: Call, bias: Any, x: Any, y: Any, beta: Any, alpha: Any) -> Any:
 def addr(call: Call, bias: Any, x: Any, y: Any, beta: Any, alpha: Any) -> Any:
     dtype = call.out.dtype
     shape = (x.shape[0], y.shape[0])
-    x, y = widen(convert(x, dtype)), widen(convert(y, dtype))
+    counts = np.dtype(np.int32) if dtype == np.bool_ else wide_dtype(dtype)
+    x, y = (convert(convert(v, dtype), counts) for v in (x, y))
     outer = lax.broadcast_in_dim(x, shape, (0,))
     outer = lax.mul(outer, lax.broadcast_in_dim(y, shape, (1,)))
     return convert(_plus(call, bias, outer, beta, alpha), dtype)

@@ -44,7 +44,7 @@ def count(x: Any, axes: Sequence[int]) -> int:
 
 
 def total(x: Any, axes: Sequence[int]) -> Any:
-    return lax.reduce_sum(x, axes)
+    return (lax.reduce_or if x.dtype == np.bool_ else lax.reduce_sum)(x, axes)
 
 
 def _full(x, value):
@@ -92,7 +92,8 @@ def prod_all(call: Call, x, dtype=None):
 @row("prod.dim_int")
 def prod_dim(call: Call, x, dim: Dims, keepdim: bool, dtype=None):
     x = convert(x, wide(call.out.dtype))
-    return fit(lax.reduce_prod(x, axes_of(dim, x.ndim)), call.out)
+    product = lax.reduce_and if x.dtype == np.bool_ else lax.reduce_prod
+    return fit(product(x, axes_of(dim, x.ndim)), call.out)
 
 
 @row("amax")
@@ -290,9 +291,14 @@ def cumprod(call: Call, x, dim: int, dtype=None):
     return _running(call, x, dim, lax.cumprod)
 
 
-@row("logcumsumexp", "_logcumsumexp")
+@row("logcumsumexp")
 def logcumsumexp(call: Call, x, dim: int):
     return _running(call, x, dim, lax.cumlogsumexp)
+
+
+@row("_logcumsumexp", outs=lambda x, dim: [Out(tuple(x.shape), x.dtype)])
+def logcumsumexp_kernel(call: Call, x, dim: int):
+    return logcumsumexp(call, x, dim)
 
 
 def _running_best(x, dim: int, better: Callable):

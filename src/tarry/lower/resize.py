@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from tarry.lower.byte_resize import plain, resize_bytes
+from tarry.lower.filters import Filter, cubic, triangle
 from tarry.lower.precision import spread, widen
 from tarry.lower.table import Call, convert, row
 from tarry.lower.xla import lax
@@ -144,7 +146,18 @@ def _register_nearest(prefix: str, half: float) -> None:
         return _resize_backward(call, g, make, factors)
 
 
-def _register_weighted(*names: str, taps: Any) -> None:
+def _resize_bytes(
+    call: Call, x: Any, align: bool, factors: Sequence[Any], shape: Filter, width: int
+) -> Any:
+    for d in range(x.ndim - 1, 1, -1):
+        n, m = x.shape[d], call.out.shape[d]
+        if n != m:
+            taps = plain(n, m, align, factors[d - 2], shape, width)
+            x = resize_bytes(x, d, taps)
+    return x
+
+
+def _register_weighted(*names: str, taps: Any, shape: Filter, width: int) -> None:
     def maker(align: bool) -> Any:
         return lambda n, m, factor, real: taps(n, m, align, factor, real)
 
@@ -152,6 +165,8 @@ def _register_weighted(*names: str, taps: Any) -> None:
     def weighted(
         call: Call, x: Any, size: Sequence[int], align: bool, *factors: Any
     ) -> Any:
+        if x.dtype == np.uint8:
+            return _resize_bytes(call, x, align, factors, shape, width)
         return _resize(call, x, maker(align), factors)
 
     @row(*(f"{n}_backward" for n in names))
@@ -169,6 +184,7 @@ def _register_weighted(*names: str, taps: Any) -> None:
 _register_nearest("upsample_nearest", 0.0)
 _register_nearest("_upsample_nearest_exact", 0.5)
 _register_weighted(
-    "upsample_linear1d", "upsample_bilinear2d", "upsample_trilinear3d", taps=_linear
-)
-_register_weighted("upsample_bicubic2d", taps=_cubic)
+    "upsample_linear1d", "upsample_bilinear2d", "upsample_trilinear3d",
+    taps=_linear, shape=triangle, width=2,
+)  # fmt: skip
+_register_weighted("upsample_bicubic2d", taps=_cubic, shape=cubic(-0.75), width=4)

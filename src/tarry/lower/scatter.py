@@ -68,8 +68,10 @@ def _set(put: Put, x, src):
     return put(lax.scatter, x, src)
 
 
-def _accumulate(how: str) -> Any:
+def _accumulate(how: str, dtype: np.dtype) -> Any:
     """lax's scatter for a reduction; for bool, addition is or, and product is and."""
+    if dtype == np.bool_:
+        return lax.scatter_min if how in ("prod", "amin") else lax.scatter_max
     return {
         "sum": lax.scatter_add,
         "mean": lax.scatter_add,
@@ -80,9 +82,7 @@ def _accumulate(how: str) -> Any:
 
 
 def _add(put: Put, x, src):
-    if x.dtype == np.bool_:
-        return put(lax.scatter_max, x, src)
-    return put(lax.scatter_add, x, src)
+    return put(_accumulate("sum", x.dtype), x, src)
 
 
 @row("scatter.src", "scatter.value")
@@ -98,7 +98,8 @@ def scatter_add(call: Call, x, dim: int, index, src):
 @row("scatter.reduce", "scatter.value_reduce")
 def scatter_arithmetic(call: Call, x, dim: int, index, src, reduce: str):
     def write(put: Put, x, src):
-        return _add(put, x, src) if reduce == "add" else put(lax.scatter_mul, x, src)
+        how = "sum" if reduce == "add" else "prod"
+        return put(_accumulate(how, x.dtype), x, src)
 
     return _scatter(call, x, dim, index, src, write)
 
@@ -119,7 +120,7 @@ def _reduce(put: Put, x, src, how: str, include_self: bool):
         x, src = (convert(v, wide(out)) for v in (x, src))
     if not include_self:
         x = put(lax.scatter, x, _full(src, _identity(how, x.dtype)))
-    result = put(_accumulate(how), x, src)
+    result = put(_accumulate(how, x.dtype), x, src)
     if how == "mean":
         hits = put(lax.scatter_add, _full(x, int(include_self)), _full(src, 1))
         result = _divide(result, lax.max(hits, _full(hits, 1)))

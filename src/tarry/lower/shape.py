@@ -292,4 +292,5 @@ def unfold_backward(call: Call, grad, sizes, dim: int, size: int, step: int):
     at = lax.add(lax.mul(_iota(windows, 0), np.int64(step)), _iota(windows, 1))
     spot = place_one(call.out.shape, dim, at)
     base = lax.full(call.out.shape, 0, dtype)
-    return convert(spot.write(lax.scatter_add, base, grad), call.out.dtype)
+    add = lax.scatter_max if dtype == np.bool_ else lax.scatter_add
+    return convert(spot.write(add, base, grad), call.out.dtype)
