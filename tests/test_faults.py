@@ -13,7 +13,13 @@ import tarry
 import tarry.cut.sync as sync_module
 from harness import make, same
 from tarry.dispatch.storage import slot_of
-from tarry.errors import CompileError, PoisonedError, RunError, TarryError
+from tarry.errors import (
+    CompileError,
+    PoisonedError,
+    RunError,
+    TarryError,
+    UnsupportedError,
+)
 from tarry.lower.table import TABLE
 from tarry.record.slot import POISONED
 
@@ -68,6 +74,25 @@ def test_sparse_and_quantized_are_refused(x):
     with pytest.raises((RuntimeError, NotImplementedError)):
         quantized.to("tarry") + 1
     works_afterwards(x)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_quantizing_and_strided_nested_tensors_are_refused(x):
+    with pytest.raises(UnsupportedError, match="quantized dtype is not supported"):
+        torch.quantize_per_tensor(x, 0.1, 0, torch.qint8)
+    nested = torch.nested.nested_tensor([x[0], x[1, :2]])
+    for use in (lambda: nested * 2, nested.sum, nested.cpu, lambda: repr(nested)):
+        with pytest.raises(UnsupportedError, match=r"strided nested .*torch\.jagged"):
+            use()
+
+
+def test_jagged_nested_tensors_work(x):
+    rows = [x[0], x[1, :2]]
+    jagged = torch.nested.nested_tensor(rows, layout=torch.jagged) * 2
+    want = torch.stack([2 * x[0].cpu(), 2 * x[1].cpu()])
+    want[1, 2:] = -1
+    assert torch.equal(jagged.to_padded_tensor(-1.0).cpu(), want)
+    assert torch.allclose(jagged.sum().cpu(), want[0].sum() + want[1, :2].sum())
 
 
 def test_writing_to_an_expanded_tensor(x):

@@ -24,6 +24,9 @@ BOXED = {
     "SparsePrivateUse1": refuse("sparse", "use a dense tensor, x.to_dense()"),
     "SparseCsrPrivateUse1": refuse("sparse CSR", "use a dense tensor, x.to_dense()"),
     "QuantizedPrivateUse1": refuse("quantized", "use a plain dtype, x.dequantize()"),
+    "NestedTensorPrivateUse1": refuse(
+        "strided nested", "make it with layout=torch.jagged, which works"
+    ),
 }
 
 
@@ -35,7 +38,22 @@ def to_sparse(self: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
 
 _CONVERSIONS = """_to_sparse _to_sparse.sparse_dim _to_sparse_csr _to_sparse_csc
 _to_sparse_bsr _to_sparse_bsc to_mkldnn"""
-KERNELS = dict.fromkeys(_CONVERSIONS.split(), to_sparse)
+
+
+def quantize(self: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+    raise UnsupportedError(
+        "a quantized dtype",
+        str(user_line()),
+        "keep a plain dtype, or quantize on the CPU",
+    )
+
+
+_QUANTIZERS = """quantize_per_tensor quantize_per_tensor.tensor_qparams
+quantize_per_tensor_dynamic quantize_per_channel"""
+KERNELS = {
+    **dict.fromkeys(_CONVERSIONS.split(), to_sparse),
+    **dict.fromkeys(_QUANTIZERS.split(), quantize),
+}
 
 
 def is_pinned(self: torch.Tensor, device: Any = None) -> bool:
