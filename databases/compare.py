@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_leaves
 
-from harness import DEVICE, TOLERANCE
+from harness import DEVICE, TOLERANCE, comparable
 
 
 class Different(Exception):
@@ -53,12 +53,12 @@ def _compare_tensors(
             raise Different(f"{where}{what} {ours}, want {theirs}")
     if not values:
         return
-    w = w.detach().resolve_conj().resolve_neg()
-    g = g.detach().cpu().resolve_conj().resolve_neg()
+    dtype = w.dtype
+    w, g = comparable(w), comparable(g)
     exact = not (w.is_floating_point() or w.is_complex())
-    rtol, atol = (0, 0) if exact else loose or TOLERANCE[w.dtype]
+    rtol, atol = (0, 0) if exact else loose or TOLERANCE[dtype]
     if not exact:
-        atol = atol + 8 * torch.finfo(w.dtype).eps * scale(w)
+        atol = atol + 8 * torch.finfo(dtype).eps * scale(w)
     try:
         torch.testing.assert_close(
             g, w, rtol=rtol, atol=atol, equal_nan=True, check_stride=False

@@ -26,7 +26,6 @@ _REAL = "float32 float64 bfloat16 float16"
 _EXACT = "int64 int32 uint8 bool"
 
 _SPARSE = "sparse tensors are not supported: one clear error says so"
-_HALF_COMPLEX = "torch.complex32 is not supported: XLA has no such type"
 _STATISTICS = (
     "saved statistics are float32, as in PyTorch's meta kernel; the CPU's are half"
 )
@@ -105,14 +104,6 @@ GAPS: list[Gap] = [
         "the CPU reads a weight that repeats in memory as if it did not",
         {"native_group_norm": "float32"},
     ),
-    Gap("forward", _HALF_COMPLEX, {"chalf": _EVERY, "complex": "float16"}),
-    Gap(
-        "grad gradgrad transposed sliced expanded extremal reference",
-        _HALF_COMPLEX,
-        {"chalf": "float32"},
-    ),
-    Gap("sliced", _HALF_COMPLEX, {"chalf": "int32"}),
-    Gap("expanded reference", _HALF_COMPLEX, {"chalf": "int64"}),
     Gap(
         "forward",
         _STATISTICS,

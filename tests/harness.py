@@ -26,6 +26,7 @@ TOLERANCE = {
     torch.bfloat16: (3e-2, 3e-2),
     torch.float32: (1e-4, 1e-5),
     torch.float64: (1e-9, 1e-10),
+    torch.complex32: (4e-3, 4e-3),
     torch.complex64: (1e-4, 1e-5),
     torch.complex128: (1e-9, 1e-10),
 }
@@ -51,6 +52,14 @@ def make(
         parts = torch.randn(2, *shape, generator=g, dtype=real)
         return torch.complex(parts[0], parts[1])
     return torch.randn(shape, generator=g).to(dtype)
+
+
+def comparable(t: torch.Tensor) -> torch.Tensor:
+    """`t` on the CPU in a dtype that PyTorch can compare."""
+    t = t.detach().cpu()
+    if t.dtype is torch.complex32:
+        t = t.to(torch.complex64)
+    return t.resolve_conj().resolve_neg()
 
 
 def cut_count() -> int:
@@ -165,7 +174,7 @@ def same(want: Any, got: Any, where: str = "", strides: bool = True) -> None:
             )
         rtol, atol = TOLERANCE.get(want.dtype, (0, 0))
         torch.testing.assert_close(
-            got.detach().cpu(), want.detach().resolve_conj().resolve_neg(),
+            comparable(got), comparable(want),
             rtol=rtol, atol=atol, equal_nan=True, check_stride=False,
             msg=lambda m: f"{where}: {m}",
         )  # fmt: skip

@@ -1,8 +1,10 @@
 """torch dtypes and their NumPy (= XLA) counterparts, and PyTorch's type promotion.
 
-`to_numpy` and `from_numpy` are inverse on every dtype of the device; `promote`
-follows PyTorch's `result_type`: tensors with dimensions count before 0-d tensors,
-those before Python numbers, and a later group counts only by a higher category.
+`to_numpy` and `from_numpy` are inverse on every dtype of the device but one: values of
+complex32, which NumPy and XLA lack, are carried as complex64, and every instruction
+that yields them rounds their parts to f16. `promote` follows PyTorch's `result_type`:
+tensors with dimensions count before 0-d tensors, those before Python numbers, and a
+later group counts only by a higher category.
 """
 
 import ml_dtypes
@@ -23,6 +25,7 @@ _PAIRS: tuple[tuple[torch.dtype, np.dtype, str], ...] = (
     (torch.bfloat16, np.dtype(ml_dtypes.bfloat16), "bf16"),
     (torch.float32, np.dtype(np.float32), "f32"),
     (torch.float64, np.dtype(np.float64), "f64"),
+    (torch.complex32, np.dtype(np.complex64), "c32"),
     (torch.complex64, np.dtype(np.complex64), "c64"),
     (torch.complex128, np.dtype(np.complex128), "c128"),
 )
@@ -44,15 +47,24 @@ def from_numpy(dtype: np.dtype) -> torch.dtype:
     return FROM_NUMPY[np.dtype(dtype)]
 
 
+def part(dtype: torch.dtype) -> np.dtype:
+    """The dtype of the real and imaginary parts of a complex `dtype` in memory."""
+    return np.dtype(f"f{dtype.itemsize // 2}")
+
+
 def host_array(tensor: torch.Tensor) -> np.ndarray:
-    """A NumPy view of a contiguous CPU tensor (bfloat16 included, no copy)."""
+    """A NumPy view of a contiguous CPU tensor; a copy only of complex32."""
+    if tensor.dtype is torch.complex32:
+        tensor = tensor.to(torch.complex64)
     if tensor.dtype is torch.bfloat16:
         return tensor.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
     return tensor.numpy()
 
 
-def host_tensor(array: np.ndarray) -> torch.Tensor:
-    """A CPU tensor that owns a copy of `array`."""
+def host_tensor(array: np.ndarray, dtype: torch.dtype | None = None) -> torch.Tensor:
+    """A CPU tensor that owns a copy of `array`, in the `dtype` that it stands for."""
+    if dtype is torch.complex32:
+        return torch.from_numpy(np.array(array, order="C")).to(dtype)
     array = np.array(array, order="C")
     if array.dtype == ml_dtypes.bfloat16:
         return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
@@ -105,4 +117,6 @@ def product_precision() -> str:
 
 def opmath(dtype: torch.dtype) -> torch.dtype:
     """The dtype PyTorch computes in for values of `dtype` (f32 for halves)."""
+    if dtype is torch.complex32:
+        return torch.complex64
     return torch.float32 if dtype in _HALF else dtype

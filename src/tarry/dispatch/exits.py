@@ -18,6 +18,7 @@ from tarry.cut.sync import cut
 from tarry.dispatch import seam
 from tarry.dispatch.operands import from_host
 from tarry.dispatch.storage import TarryStorage, is_ours, slot_of
+from tarry.dispatch.trial import try_out
 from tarry.errors import PoisonedError, RunError, UnsupportedError
 from tarry.ledger import ledger
 from tarry.record.lines import runs_below, user_line
@@ -38,7 +39,7 @@ def base_on_host(s: Slot, cause: Cause, detail: str = "") -> torch.Tensor:
     if s.state is HOST:
         return s.data
     try:
-        return dtypes.host_tensor(fetch(s.data))
+        return dtypes.host_tensor(fetch(s.data), s.spec.dtype)
     except Exception as error:
         failure = RunError(cause.value, str(user_line()), str(error).split("\n")[0])
         s.move(POISONED, Failure(failure))
@@ -159,6 +160,11 @@ def no_row(op: Any, args: tuple, params: list[Any] | None = None, **kwargs: Any)
     return cpu_fallback(op, args, kwargs)
 
 
+def is_decomposing() -> bool:
+    """True while the parts of another operator are recorded."""
+    return bool(_active.__dict__.get("ops"))
+
+
 def _decomposed(op: Any, args: tuple, kwargs: dict) -> Any:
     functional = functional_form(op)
     if functional is not None:
@@ -213,6 +219,8 @@ def _through_functional(op: Any, functional: Any, args: tuple, kwargs: dict) -> 
         for a in arguments
         if a.alias_info is not None and a.alias_info.is_write
     ]
+    if any(a.is_out for a in arguments):
+        try_out(op, functional, args, kwargs, named)
     result = functional(**named)
     results = result if isinstance(result, list | tuple) else [result]
     if len(targets) != len(results):
@@ -230,8 +238,8 @@ def write_result(target: Any, value: Any) -> None:
         return
     if not torch.can_cast(value.dtype, target.dtype):
         raise RuntimeError(
-            f"result type {_cpp_name(value.dtype)} can't be cast to the desired "
-            f"output type {_cpp_name(target.dtype)}"
+            f"result type {cpp_name(value.dtype)} can't be cast to the desired "
+            f"output type {cpp_name(target.dtype)}"
         )
     if target.shape != value.shape:
         if target.numel():
@@ -257,7 +265,7 @@ _CPP_NAMES = {
 }  # fmt: skip
 
 
-def _cpp_name(dtype: torch.dtype) -> str:
+def cpp_name(dtype: torch.dtype) -> str:
     return _CPP_NAMES.get(dtype, str(dtype))
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from tarry import dtypes
-from tarry.lower.table import TABLE, Call, Out, Scalar, Transposed, convert
+from tarry.lower.table import TABLE, Call, Out, Scalar, Transposed, convert, rounded
 from tarry.lower.view import read_view
 from tarry.lower.xla import lax
 from tarry.record.graph import Graph, Node, run_time_numbers
@@ -170,7 +170,10 @@ def _lower(node: Node, values: list, numbers: Numbers) -> list[Any]:
                 f"the row of {node.op} gave {value.dtype}{list(value.shape)} "
                 f"for {out.dtype}{list(out.shape)}"
             )
-    return results
+    return [
+        rounded(value) if out.torch_dtype is torch.complex32 else value
+        for value, out in zip(results, outs)
+    ]
 
 
 def build(graph: Graph, layout: list[Num]) -> Callable[..., list[Any]]:

@@ -76,6 +76,7 @@ class Row:
     transposes: bool = False
     outs: Callable[..., Sequence[Out | None]] | None = None
     strides: Rule | None = None
+    doubts: Callable[..., bool] | None = None
 
 
 TABLE: dict[str, Row] = {}
@@ -95,6 +96,7 @@ def row(
     transposes: bool = False,
     outs: Callable[..., Sequence[Out | None]] | None = None,
     strides: Rule | None = None,
+    doubts: Callable[..., bool] | None = None,
 ) -> Callable[[Callable], Callable]:
     """Register the decorated function as the lowering of these overloads.
 
@@ -103,7 +105,9 @@ def row(
     `ignores`: tensor arguments of which only shape and dtype matter; `transposes`:
     transposed views arrive as `Transposed`; `outs`: result specs from the call's
     arguments, for operators for which PyTorch has no meta kernel; `strides`: the rule
-    of `layout` for operators whose CPU kernel lays results out in its own way.
+    of `layout` for operators whose CPU kernel lays results out in its own way;
+    `doubts`: true for the arguments of a call that PyTorch's meta kernel takes and its
+    CPU kernel may refuse.
     """
 
     def register(lower: Callable) -> Callable:
@@ -118,6 +122,7 @@ def row(
                     transposes=transposes,
                     outs=outs,
                     strides=strides,
+                    doubts=doubts,
                 )
             )
         return lower
@@ -171,6 +176,14 @@ def convert(value: Any, dtype: np.dtype) -> Any:
     return lax.convert_element_type(value, dtype)
 
 
+def rounded(value: Any) -> Any:
+    """complex64 with its parts rounded to f16: the values of complex32."""
+    bits = (5, 10)  # of the exponent and of the mantissa
+    return lax.complex(
+        *(lax.reduce_precision(f(value), *bits) for f in (lax.real, lax.imag))
+    )
+
+
 def broadcast(value: Any, shape: tuple[int, ...]) -> Any:
     """`value` broadcast to `shape`, aligned at the last dimension."""
     if value.shape == shape:
@@ -189,6 +202,7 @@ def pointwise(
     static: Sequence[str] = (),
     scalars: Sequence[str] = (),
     strides: Rule = of_halves,
+    doubts: Callable[..., bool] | None = None,
 ) -> Callable[[Callable], Callable]:
     """Register an elementwise lowering: operands arrive promoted and broadcast.
 
@@ -218,6 +232,7 @@ def pointwise(
                     frozenset(static),
                     pointwise=True,
                     strides=strides,
+                    doubts=doubts,
                 )
             )
         return fn

@@ -3,7 +3,9 @@ f32, integers in the default float where the function asks for it)."""
 
 import numpy as np
 
+from tarry.lower.doubt import inexact, unequal_dtypes
 from tarry.lower.layout import of_angle
+from tarry.lower.precision import widen
 from tarry.lower.table import Call, Scalar, convert, pointwise, row
 from tarry.lower.xla import jnp, jsp, lax
 
@@ -199,7 +201,7 @@ def frac(x):
     return lax.sub(x, _trunc_float(x))
 
 
-@pointwise("bitwise_not")
+@pointwise("bitwise_not", doubts=inexact)
 def bitwise_not(x):
     return lax.bitwise_not(x)
 
@@ -224,13 +226,13 @@ def frexp(call: Call, x):
     return convert(mantissa, call.outs[0].dtype), convert(exponent, call.outs[1].dtype)
 
 
-@row("complex")
+@row("complex", doubts=unequal_dtypes)
 def complex_of(call: Call, real, imag):
     shape = call.out.shape
-    return lax.complex(*(jnp.broadcast_to(v, shape) for v in (real, imag)))
+    return lax.complex(*(jnp.broadcast_to(widen(v), shape) for v in (real, imag)))
 
 
-@row("polar")
+@row("polar", doubts=unequal_dtypes)
 def polar(call: Call, size, phase):
     shape = call.out.shape
     size, phase = (jnp.broadcast_to(v, shape) for v in (size, phase))

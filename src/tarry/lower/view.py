@@ -8,6 +8,7 @@ A view of another dtype reinterprets the flat array's bits first.
 from typing import Any
 
 import numpy as np
+import torch
 
 from tarry import dtypes
 from tarry.lower.table import Call, row
@@ -20,13 +21,13 @@ def _flat(base: Any, spec: Spec, dtype: Any) -> Any:
     """The base in memory order: as its dims where dtypes agree, else flat, recast."""
     perm, _ = physical(spec)
     value = base if perm == tuple(range(len(perm))) else lax.transpose(base, perm)
-    return value if dtype is spec.dtype else recast(value, dtypes.to_numpy(dtype))
+    return value if dtype is spec.dtype else recast(value, spec.dtype, dtype)
 
 
 def _unflat(value: Any, spec: Spec, dtype: Any) -> Any:
     perm, dims = physical(spec)
     if dtype is not spec.dtype:
-        value = recast(value, dtypes.to_numpy(spec.dtype))
+        value = recast(value, dtype, spec.dtype)
     value = lax.reshape(value, dims)
     inverse = tuple(int(i) for i in np.argsort(perm))
     return (
@@ -36,16 +37,18 @@ def _unflat(value: Any, spec: Spec, dtype: Any) -> Any:
     )
 
 
-def recast(value: Any, dtype: np.dtype) -> Any:
-    """A flat array with the same bits as `value`, read as `dtype`."""
+def recast(value: Any, source: torch.dtype, target: torch.dtype) -> Any:
+    """A flat array with the same bits as `value`, of `source`, read as `target`."""
+    dtype = dtypes.to_numpy(target)
     flat = lax.reshape(value, (value.size,))
     if flat.dtype.kind == "c":
         flat = lax.reshape(
             jnp.stack([lax.real(flat), lax.imag(flat)], -1), (2 * flat.size,)
         )
+        flat = lax.convert_element_type(flat, dtypes.part(source))
     if flat.dtype == np.bool_:
         flat = lax.convert_element_type(flat, np.dtype(np.uint8))
-    part = np.dtype(f"f{dtype.itemsize // 2}") if dtype.kind == "c" else dtype
+    part = dtypes.part(target) if dtype.kind == "c" else dtype
     part = np.dtype(np.uint8) if part == np.bool_ else part
     have, want = flat.dtype.itemsize, part.itemsize
     if have < want:
@@ -53,6 +56,7 @@ def recast(value: Any, dtype: np.dtype) -> Any:
     flat = lax.bitcast_convert_type(flat, part)
     flat = lax.reshape(flat, (flat.size,))
     if dtype.kind == "c":
+        flat = lax.convert_element_type(flat, np.dtype(f"f{dtype.itemsize // 2}"))
         pairs = lax.reshape(flat, (flat.size // 2, 2))
         return lax.complex(pairs[:, 0], pairs[:, 1])
     return lax.ne(flat, np.uint8(0)) if dtype == np.bool_ else flat
