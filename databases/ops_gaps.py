@@ -162,7 +162,6 @@ VIA_CPU: dict[str, str] = {
     "aten::_histogramdd_bin_edges": _RARE,
     "aten::_histogramdd_from_bin_cts": _RARE,
     "aten::_histogramdd_from_bin_tensors": _RARE,
-    "aten::_unique": "the number of values depends on data",
     "aten::linalg_ldl_factor_ex": "XLA has no LDL factorization",
     "aten::linalg_ldl_solve": "XLA has no LDL factorization",
     "aten::linalg_lstsq": "XLA has no rank-revealing QR or SVD driver of LAPACK's",

@@ -30,6 +30,7 @@ from tarry.dispatch import (
     random,
     refused,
     seam,
+    unique,
     views,
 )
 from tarry.dispatch.kernels import all_kernels
@@ -130,6 +131,7 @@ def explicit(kernels: dict[str, Any]) -> dict[str, Any]:
         **random.KERNELS,
         **fused.KERNELS,
         **dynamic.KERNELS,
+        **unique.KERNELS,
         **attention.KERNELS,
         **refused.KERNELS,
         "_local_scalar_dense": exits.local_scalar_dense,

@@ -7,18 +7,26 @@ import torch
 
 from tarry.cut.cause import Cause
 from tarry.dispatch import seam
-from tarry.dispatch.exits import from_host, on_host, value_of
+from tarry.dispatch.exits import on_host, value_of
 from tarry.dispatch.operands import contiguous_spec, read, record_op
 from tarry.record.lines import runs_below
 from tarry.record.trie import recorder
 
 
-def _count(mask: torch.Tensor, op: str) -> int:
+def count_of(mask: torch.Tensor, op: str) -> int:
+    """How many are true: a cut that names `op`."""
     return int(value_of(mask.sum(), Cause.SHAPE, op))
 
 
+def places_of(mask: torch.Tensor, n: int) -> torch.Tensor:
+    """The places of the `n` true elements of a mask of one dimension."""
+    out = contiguous_spec((1, n), torch.int64)
+    with recorder.lock:
+        return record_op("tarry::nonzero", (read(mask),), (out,))[0][0]
+
+
 def nonzero(self: torch.Tensor) -> torch.Tensor:
-    n = _count(self != 0, "aten::nonzero")
+    n = count_of(self != 0, "aten::nonzero")
     out = contiguous_spec((self.dim(), n), torch.int64)
     with recorder.lock:
         return record_op("tarry::nonzero", (read(self),), (out,))[0].t()
@@ -30,12 +38,8 @@ def masked_select(self: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
             f"masked_select: expected BoolTensor for mask, but got {mask.dtype}"
         )
     self, mask = torch.broadcast_tensors(self, mask)
-    n = _count(mask, "aten::masked_select")
-    out = contiguous_spec((1, n), torch.int64)
-    flat = mask.reshape(-1)
-    with recorder.lock:
-        at = record_op("tarry::nonzero", (read(flat),), (out,))[0][0]
-    return self.reshape(-1).index_select(0, at)
+    n = count_of(mask, "aten::masked_select")
+    return self.reshape(-1).index_select(0, places_of(mask.reshape(-1), n))
 
 
 def _expanded(self: torch.Tensor, indices: Any) -> list[Any]:
@@ -145,17 +149,6 @@ def bincount(self: torch.Tensor, weights: Any = None, minlength: int = 0) -> Any
     return counts.index_add_(0, self.to(torch.int64), weights)
 
 
-def _through_host(name: str) -> Any:
-    op = getattr(torch.ops.aten, name).default
-
-    def kernel(self: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-        host = value_of(self, Cause.SHAPE, f"aten::{name}")
-        result = op(host, *args, **kwargs)
-        return tuple(from_host(r) for r in result)
-
-    return kernel
-
-
 def _off_print(op: Any, kernel: Any) -> Any:
     """`kernel`, except that formatting a tensor runs on the host."""
 
@@ -172,13 +165,4 @@ KERNELS = {
     "masked_select": _off_print(torch.ops.aten.masked_select.default, masked_select),
     "repeat_interleave.Tensor": repeat_interleave,
     "bincount": bincount,
-    **{
-        n: _through_host(n)
-        for n in (
-            "_unique2",
-            "unique_dim",
-            "unique_consecutive",
-            "unique_dim_consecutive",
-        )
-    },
 }
