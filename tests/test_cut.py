@@ -433,18 +433,6 @@ def test_a_record_says_what_a_cut_cost(x):
     assert record.instructions == 3 and record.run_s >= 0
 
 
-def test_region_may_refuse(x, monkeypatch):
-    from tarry.cut.sync import permission
-    from tarry.errors import ExecutionNotAllowedError
-
-    y = x + 1
-    monkeypatch.setattr(permission, "allowed", False)
-    with pytest.raises(ExecutionNotAllowedError, match=re.escape(__file__)):
-        y.sum().item()
-    monkeypatch.undo()
-    same(make(3, 4) + 1, y)
-
-
 def test_cut_waits_when_asked(x):
     y = x + 1
     tarry.sync(wait=True)

@@ -8,13 +8,18 @@ from tarry.dispatch.device import register
 register()
 
 from tarry.api import device, device_count, devices, manual_seed, sync  # noqa: E402
+from tarry.region import budget, compile, no_host_reads, step  # noqa: E402
 from tarry.version import __version__  # noqa: E402
 
 __all__ = [
     "__version__",
+    "budget",
+    "compile",
     "device",
     "device_count",
     "devices",
     "manual_seed",
+    "no_host_reads",
+    "step",
     "sync",
 ]

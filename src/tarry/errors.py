@@ -80,6 +80,34 @@ class ExecutionNotAllowedError(TarryError):
         )
 
 
+class HostReadError(TarryError):
+    def __init__(self, cause: str, line: str) -> None:
+        super().__init__(
+            f"a value was read on the host inside tarry.no_host_reads(): {cause} at "
+            f"{line}. Move the read out of the block, or keep the value on the device "
+            f"(a tensor instead of a number). The recording is as it was."
+        )
+
+
+class TooManyGraphsError(TarryError):
+    def __init__(self, name: str, most: int, line: str, why: str) -> None:
+        super().__init__(
+            f"Maximum number of different graphs allowed per function exceeded: {most}"
+            f"\n'{name}' at {line} is about to run one more: {why}. Make it record the "
+            f"same operations on the same shapes each time, or raise "
+            f"max_different_graphs. The recording is as it was."
+        )
+
+
+class BudgetError(TarryError):
+    def __init__(self, what: str, most: int, spent: list[str]) -> None:
+        lines = "".join(f"\n  {i + 1}. {s}" for i, s in enumerate(spent))
+        super().__init__(
+            f"more {what} than the budget allows ({most}):{lines}\nThe last of them "
+            f"was refused; the recording is as it was."
+        )
+
+
 class UnsupportedError(TarryError):
     def __init__(self, what: str, line: str, instead: str) -> None:
         super().__init__(f"{what} is not supported on tarry ({line}): {instead}")

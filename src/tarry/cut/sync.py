@@ -16,9 +16,9 @@ from tarry.cache.key import Key
 from tarry.cache.store import Store
 from tarry.config import config
 from tarry.cut.cause import Cause
+from tarry.cut.guard import Event, guards
 from tarry.errors import (
     CompileError,
-    ExecutionNotAllowedError,
     ProgramError,
     RunError,
     TarryError,
@@ -28,11 +28,11 @@ from tarry.lower.build import LoweringError
 from tarry.record.graph import Bound, bind
 from tarry.record.lines import user_line
 from tarry.record.slot import DEVICE, HOST, IR, POISONED, Failure, Slot
-from tarry.record.trie import Line, Trace, live_slots, operands, recorder
+from tarry.record.trie import Trace, live_slots, operands, recorder
 from tarry.report.explain import why_new
 from tarry.run.compile import Executable, compile_graph
 from tarry.run.execute import block, launch
-from tarry.run.options import choose
+from tarry.run.options import choose, custom
 from tarry.run.platform import environment
 from tarry.run.transfer import upload
 
@@ -40,15 +40,6 @@ Live = dict[int, list[Slot]]
 
 store: Store[Key, Executable] = Store(config.cache_size)
 _numbers = count()
-
-
-class Permission:
-    """Whether a cut may run a program now (a `full_graph` region says no)."""
-
-    allowed = True
-
-
-permission = Permission()
 
 
 def cut(cause: Cause, detail: str = "", wait: bool = False) -> None:
@@ -73,8 +64,9 @@ def _run_pending(
     trace: Trace, live: Live, wanted: tuple, cause: Cause, detail: str, begun: float
 ) -> None:
     line = user_line()
-    if not permission.allowed:
-        raise ExecutionNotAllowedError(cause.value, str(line))
+    event = Event(cause, detail, str(line))
+    for guard in guards:
+        guard.cut(event)
     record = Cut(
         cause.value, detail, str(line), trace.node.count, len(wanted),
         record_s=begun - trace.started,
@@ -83,7 +75,9 @@ def _run_pending(
     failure: ProgramError | None = None
     while True:
         try:
-            bound, program = _find(trace, wanted, donated, line, record)
+            bound, program = _find(trace, wanted, donated, event, record)
+            for guard in guards:
+                guard.run(event, program.number, program.why)
             break
         except LoweringError as error:
             failure = _compile_error(error)
@@ -124,12 +118,13 @@ def _donatable(trace: Trace, live: Live) -> tuple[int, ...]:
 
 
 def _find(
-    trace: Trace, wanted: tuple, donated: tuple, line: Line, record: Cut
+    trace: Trace, wanted: tuple, donated: tuple, event: Event, record: Cut
 ) -> tuple[Bound, Executable]:
     """The program of this trace: by its path, else by its key, else compiled."""
     started = time.perf_counter()
     precision = dtypes.product_precision()
-    found = trace.node.programs.get((wanted, donated, precision))
+    place = wanted, donated, precision, tuple(custom.items())
+    found = trace.node.programs.get(place)
     if found is not None and found[1].call is not None:
         store.touch(found[1])
         ledger.count("CachedCompile")
@@ -146,20 +141,23 @@ def _find(
     program = store.get(key)
     record.lookup_s = time.perf_counter() - started
     if program is None:
-        program = _compile(key, options, line, record)
+        program = _compile(key, options, event, record)
     else:
         ledger.count("CachedCompile")
     record.program = program.number
-    trace.node.programs[wanted, donated, precision] = bound, program
+    trace.node.programs[place] = bound, program
     return bound, program
 
 
-def _compile(key: Key, options: dict, line: Line, record: Cut) -> Executable:
+def _compile(key: Key, options: dict, event: Event, record: Cut) -> Executable:
     started = time.perf_counter()
     why = why_new(key, store)
+    for guard in guards:
+        guard.compile(event, why)
     number = next(_numbers)
     precision = dict(key.environment)["float32_matmul_precision"]
     program = compile_graph(key.graph, key.donation, options, precision, number)
+    program.why = why
     store.put(key, program)
     record.compile_s, record.compiled = time.perf_counter() - started, True
     ledger.count("UncachedCompile")
@@ -168,7 +166,7 @@ def _compile(key: Key, options: dict, line: Line, record: Cut) -> Executable:
     nodes, inputs = len(key.graph.nodes), len(key.graph.inputs)
     ledger.compiles.append(
         Compile(
-            number, why, str(line), nodes - inputs, inputs, len(key.graph.outputs),
+            number, why, event.line, nodes - inputs, inputs, len(key.graph.outputs),
             len(key.donation), program.trace_s, program.compile_s,
             " ".join(f"{k}={v}" for k, v in options.items()),
         )

@@ -14,6 +14,7 @@ import torch
 
 from tarry import dtypes
 from tarry.cut.cause import Cause
+from tarry.cut.guard import reading
 from tarry.cut.sync import cut
 from tarry.dispatch import seam
 from tarry.dispatch.operands import from_host
@@ -32,6 +33,7 @@ class FallbackWarning(UserWarning):
 
 def base_on_host(s: Slot, cause: Cause, detail: str = "") -> torch.Tensor:
     """A CPU tensor with the base value of a slot; must not be written to."""
+    reading(cause, detail)
     if s.state is IR:
         cut(_print_or(cause), detail)
     if s.state is POISONED:

@@ -20,6 +20,7 @@ from tarry.lower.build import (
 from tarry.lower.xla import jax
 from tarry.record.graph import Graph
 from tarry.record.trie import Num
+from tarry.run.options import unfused
 from tarry.run.platform import device, products, x64
 
 
@@ -51,6 +52,7 @@ class Executable:
     compile_s: float = 0.0
     uses: int = 0
     used: int = 0
+    why: str = ""
 
     def drop(self) -> None:
         """Free the compiled program; whoever still holds this must compile anew."""
@@ -88,7 +90,7 @@ def compile_graph(
 ) -> Executable:  # fmt: skip
     """Trace, lower and compile `graph`; raises what a row or XLA raises."""
     # Unfused kernels are single operations, of which only equal ones compile once.
-    numbers = packing(graph, all_loose=bool(options))
+    numbers = packing(graph, all_loose=unfused(options))
     floats, ints = vector_sizes(numbers)
     loose = [n for n in numbers if n.loose]
     program = build(graph, numbers)

@@ -17,11 +17,20 @@ PRODUCTS = ("mm", "addmm", "bmm", "baddbmm")
 NO_FUSION = {"xla_disable_hlo_passes": "fusion"}
 
 
+# Options that the user asks for; they stand above the rule's.
+custom: dict[str, str] = {}
+
+
 def choose(graph: Graph, platform: str) -> dict[str, str]:
     """Compile options for `graph` on `platform`."""
     if platform != "cpu" or config.xla_options != "auto":
-        return {}
-    return NO_FUSION if is_recurrence(graph) else {}
+        return dict(custom)
+    return {**(NO_FUSION if is_recurrence(graph) else {}), **custom}
+
+
+def unfused(options: dict[str, str]) -> bool:
+    """Whether the kernels of a program are single operations."""
+    return options.get("xla_disable_hlo_passes") == "fusion"
 
 
 @dataclass(frozen=True, slots=True)

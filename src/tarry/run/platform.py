@@ -5,6 +5,7 @@ from functools import cache
 from typing import Any
 
 import numpy as np
+
 from tarry.config import config
 from tarry.errors import PlatformError
 from tarry.lower.xla import jax
