@@ -1,7 +1,6 @@
 """Cuts: their causes and lines, what they compute, donation, the node budget."""
 
 import gc
-import re
 import sys
 import threading
 import warnings

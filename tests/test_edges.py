@@ -85,3 +85,31 @@ def test_attention_has_second_derivatives():
 
     parts = [torch.randn(2, 2, 5, 4) for _ in range(3)]
     check(second, *parts, grad=False, views=False, strides=False)
+
+
+COMPLEX = torch.tensor([-3 + 4j, 2 - 3j, 1 + 1j, -5 + 0.1j, -INF, 2 + 9j])
+
+
+def test_complex_logarithms_of_sums_have_the_branch_of_the_cpu():
+    check(torch.logaddexp, COMPLEX, COMPLEX.flip(0), grad=False)
+    check(lambda x: torch.logcumsumexp(x, 0), COMPLEX, grad=False, views=False)
+    check(lambda x: torch.logsumexp(x, 0), COMPLEX, grad=False, views=False)
+
+
+def test_integer_logspace_truncates_its_ends_first():
+    for start, end, steps, base in (
+        (-2.7, 3.3, 5, 10),
+        (-2, 3, 2, 4),
+        (1.5, 2.5, 3, 10),
+    ):
+        args = {"base": base, "dtype": torch.int64}
+        want = torch.logspace(start, end, steps, **args)
+        got = torch.logspace(start, end, steps, device="tarry", **args)
+        assert torch.equal(got.cpu(), want)
+
+
+def test_complex_uniform_draws_both_parts():
+    x = torch.empty(2000, dtype=torch.complex64, device="tarry").uniform_(2, 3).cpu()
+    for part in (x.real, x.imag):
+        assert part.min() >= 2 and part.max() < 3 and abs(part.mean() - 2.5) < 0.05
+    assert abs(torch.corrcoef(torch.stack([x.real, x.imag]))[0, 1]) < 0.1

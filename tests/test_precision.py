@@ -1,4 +1,4 @@
-"""`torch.set_float32_matmul_precision`: in the program, in the key, and in the reason."""
+"""`torch.set_float32_matmul_precision`: in the program, the key, and the reason."""
 
 import pytest
 import torch

@@ -8,7 +8,7 @@ import numpy as np
 
 from tarry.lower.bits import U32, U64, below, gaussian, open_unit, random_bits, unit
 from tarry.lower.precision import const, factor, scale, wide_dtype, widen
-from tarry.lower.table import Call, Scalar, broadcast, convert, row
+from tarry.lower.table import Call, Out, Scalar, broadcast, convert, row
 from tarry.lower.xla import lax
 
 _F32 = np.dtype(np.float32)
@@ -28,7 +28,12 @@ def _drawn(call: Call, draw_from: Any, seed: Scalar, draw: Scalar) -> Any:
 
 @row("tarry::uniform")
 def uniform(call: Call, seed: Scalar, draw: Scalar, low: Scalar, high: Scalar) -> Any:
-    """Uniform in [low, high); rounding up to `high` is undone."""
+    """Uniform in [low, high), both parts of a complex number each; rounding up to
+    `high` is undone."""
+    if call.out.dtype.kind == "c":
+        parts = Call((Out((2, *call.out.shape), call.out.torch_dtype.to_real()),))
+        x = uniform(parts, seed, draw, low, high)
+        return lax.complex(*(lax.index_in_dim(x, i, keepdims=False) for i in range(2)))
     u = _drawn(call, unit, seed, draw)
     low_, high_ = low.to(u.dtype), high.to(u.dtype)
     x = convert(lax.add(lax.mul(u, lax.sub(high_, low_)), low_), call.out.dtype)

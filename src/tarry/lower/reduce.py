@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from tarry.dtypes import from_numpy, opmath, to_numpy
+from tarry.lower.arith import complex_logaddexp
 from tarry.lower.compare import truth
 from tarry.lower.table import Call, Out, convert, row
 from tarry.lower.xla import jnp, lax
@@ -269,6 +270,8 @@ def logsumexp(call: Call, x, dim: Dims, keepdim: bool):
     axes = axes_of(dim, x.ndim)
     if count(x, axes) == 0:
         return lax.full(call.out.shape, -np.inf, call.out.dtype)
+    if x.dtype.kind == "c":
+        return fit(lax.log(total(lax.exp(x), axes)), call.out)
     peak = lax.reduce_max(x, axes)
     peak = lax.select(lax.is_finite(peak), peak, _full(peak, 0))
     kept = [d for d in range(x.ndim) if d not in axes]
@@ -293,6 +296,12 @@ def cumprod(call: Call, x, dim: int, dtype=None):
 
 @row("logcumsumexp")
 def logcumsumexp(call: Call, x, dim: int):
+    if x.dtype.kind == "c" and x.ndim:
+        # In order: which term is the larger decides the branch of the logarithm.
+        lead = jnp.moveaxis(x, dim, 0)
+        first = lax.full(lead.shape[1:], -np.inf, x.dtype)
+        _, y = lax.scan(lambda a, b: (complex_logaddexp(a, b),) * 2, first, lead)
+        return convert(jnp.moveaxis(y, 0, dim), call.out.dtype)
     return _running(call, x, dim, lax.cumlogsumexp)
 
 
