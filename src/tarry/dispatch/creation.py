@@ -155,8 +155,9 @@ def eye(n: int, **options: Any) -> torch.Tensor:
 
 def eye_m(n: int, m: int, *, dtype: Any = None, **options: Any) -> torch.Tensor:
     _check(options.get("layout"))
-    if n < 0 or m < 0:
-        raise RuntimeError(f"n must be greater or equal to 0, got {min(n, m)}")
+    for name, size in (("n", n), ("m", m)):
+        if size < 0:
+            raise RuntimeError(f"{name} must be greater or equal to 0, got {size}")
     out = contiguous_spec((n, m), dtype or torch.get_default_dtype())
     return record_op("tarry::eye", (), (out,))[0]
 

@@ -15,13 +15,14 @@ from tarry.config import config
 from tarry.cut.cause import Cause
 from tarry.cut.sync import cut
 from tarry.dispatch import seam
-from tarry.dispatch.exits import no_row, on_host
+from tarry.dispatch.exits import is_decomposing, no_row, on_host
+from tarry.dispatch.trial import call_with, is_doubtful, raise_as_cpu, try_dtype
 from tarry.dtypes import SUPPORTED
 from tarry.errors import UnsupportedError
 from tarry.record.lines import runs_below, user_line
 from tarry.record.slot import ABSENT, Spec, contiguous_strides, spec
 from tarry.record.trie import Const, Instr, Num, Trace, const, recorder, token
-from tarry.record.views import extent, is_dense
+from tarry.record.views import is_dense
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +50,8 @@ def grow(
     known = _question(kernel, actual)
     specs = _answers.get(known)
     if specs is None:
-        try:
-            metas = _results(kernel, actual)
-        except NotImplementedError:
+        metas = _results(kernel, actual)
+        if metas is None:
             return Elsewhere(no_row(kernel.op, actual, kernel.params))
         specs = tuple([_result_spec(m) for m in metas])
         if len(_answers) > 20_000:
@@ -64,10 +64,11 @@ def grow(
     return recorder.grow(node, key, kernel.row.name, args, specs, line)
 
 
-def _results(kernel: Any, actual: tuple) -> tuple[Any, ...]:
-    """Meta tensors (None where PyTorch leaves a result undefined) of the results."""
+def _results(kernel: Any, actual: tuple) -> tuple[Any, ...] | None:
+    """Meta tensors of the results (None for one that PyTorch leaves undefined), or None
+    where neither PyTorch nor the row infers them."""
     metas = _inferred(kernel, actual)
-    if kernel.row.strides is None or kernel.inplace:
+    if metas is None or kernel.row.strides is None or kernel.inplace:
         return metas
     found = kernel.row.strides(metas, *actual)
     return tuple([m if s is None else _laid_out(m, s) for m, s in zip(metas, found)])
@@ -77,68 +78,24 @@ def _laid_out(meta: torch.Tensor, strides: tuple[int, ...]) -> torch.Tensor:
     return torch.empty_strided(meta.shape, strides, dtype=meta.dtype, device="meta")
 
 
-def _inferred(kernel: Any, actual: tuple) -> tuple[Any, ...]:
-    if _is_doubtful(kernel, actual):
-        _raise_as_cpu(kernel, actual)
+def _inferred(kernel: Any, actual: tuple) -> tuple[Any, ...] | None:
+    if is_doubtful(kernel, actual):
+        raise_as_cpu(kernel.op, kernel.params, actual)
+    if not is_decomposing():
+        try_dtype(kernel.op, kernel.params, actual)
     try:
         if kernel.row.outs is not None:
             return tuple([_as_meta(out) for out in kernel.row.outs(*actual)])
         return infer(kernel.op, kernel.params, actual)
     except NotImplementedError:
-        raise
+        return None
     except Exception:
-        _raise_as_cpu(kernel, actual)
+        raise_as_cpu(kernel.op, kernel.params, actual)
         raise
 
 
 def _as_meta(out: Any) -> torch.Tensor | None:
     return out and torch.empty(out.shape, dtype=out.torch_dtype, device="meta")
-
-
-def _is_doubtful(kernel: Any, actual: tuple) -> bool:
-    """True for calls that PyTorch's meta kernels may accept and its CPU ones refuse."""
-    first = actual[0] if actual else None
-    if not isinstance(first, torch.Tensor):
-        return False
-    exact = not (first.is_floating_point() or first.is_complex())
-    if kernel.inplace and (_overlaps(first) or (exact and _any_float(actual))):
-        return True
-    last = max(first.dim(), 1)
-    dims = [v for p, v in zip(kernel.params, actual) if p.name == "dim"]
-    return any(type(d) is int and not -last <= d < last for d in dims)
-
-
-def _any_float(actual: tuple) -> bool:
-    return any(isinstance(value, float | complex) for value in actual)
-
-
-def _overlaps(t: torch.Tensor) -> bool:
-    """True where two elements of `t` may share memory."""
-    return any(s == 0 and n > 1 for s, n in zip(t.stride(), t.shape))
-
-
-def _raise_as_cpu(kernel: Any, actual: tuple) -> None:
-    """Raise what PyTorch's CPU kernel raises for such operands, in its words."""
-    error = None
-    try:
-        on_meta(kernel.op, kernel.params, actual, _cpu_stand_in)
-    except Exception as raised:
-        error = raised
-    if error is not None:
-        raise type(error)(str(error)) from None
-
-
-def _cpu_stand_in(value: Any) -> Any:
-    if isinstance(value, torch.Tensor):
-        if value.device.type == "cpu":
-            return value
-        memory = torch.zeros(
-            max(1, extent(tuple(value.shape), value.stride())), dtype=value.dtype
-        )
-        return memory.as_strided(value.shape, value.stride())
-    if isinstance(value, list | tuple):
-        return type(value)(map(_cpu_stand_in, value))
-    return value
 
 
 _answers: dict[tuple, tuple[Spec, ...]] = {}
@@ -168,29 +125,13 @@ def _geometries(value: Any) -> Any:
 
 def infer(op: Any, params: list[Any], actual: tuple) -> tuple[torch.Tensor, ...]:
     """The op on meta tensors; raises what PyTorch raises for a bad call."""
-    result = on_meta(op, params, actual, to_meta)
+    result = call_with(op, params, actual, to_meta)
     if isinstance(result, torch.Tensor):
         return (result,)
     flat: list[torch.Tensor] = []
     for r in result or ():
         flat += r if isinstance(r, list | tuple) else [r]
     return tuple(flat)
-
-
-def on_meta(op: Any, params: list[Any], actual: tuple, stand_in: Any) -> Any:
-    """The op called with stand-ins for the tensors of a call."""
-    positional, keywords = [], {}
-    for p, value in zip(params, actual):
-        value = stand_in(value)
-        if p.name in ("alpha", "beta") and value is None:
-            value = 1
-        if p.name == "device" and value is not None:
-            value = torch.device("meta")
-        if p.kwarg_only:
-            keywords[p.name] = value
-        else:
-            positional.append(value)
-    return op(*positional, **keywords)
 
 
 def to_meta(value: Any) -> Any:

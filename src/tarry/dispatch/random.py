@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from tarry.dispatch import seam
+from tarry.dispatch.exits import cpp_name
 from tarry.dispatch.operands import (
     append,
     contiguous_spec,
@@ -202,11 +203,18 @@ def multinomial(
     num_samples: int,
     replacement: bool = False,
 ) -> torch.Tensor:
+    _check_range(
+        self.is_floating_point(),
+        "multinomial only supports floating-point dtypes for input, got: "
+        + cpp_name(self.dtype),
+    )
+    _check_range(self.dim() in (1, 2), "prob_dist must be 1 or 2 dim")
     _check_range(num_samples > 0, "cannot sample n_sample <= 0 samples")
     _check_range(
         replacement or num_samples <= self.shape[-1],
         "cannot sample n_sample > prob_dist.size(-1) samples without replacement",
     )
+    _check_range(self.shape[-1] <= 1 << 24, "number of categories cannot exceed 2^24")
     out = contiguous_spec((*self.shape[:-1], num_samples), torch.int64)
     with recorder.lock:
         args = (read(self), const(num_samples), const(bool(replacement)), *_DRAW)

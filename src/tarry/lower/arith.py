@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from tarry.dtypes import to_numpy
+from tarry.lower.doubt import inexact, no_integers
 from tarry.lower.layout import iterated, row_major
 from tarry.lower.table import Call, convert, pointwise, row
 from tarry.lower.xla import jnp, lax
@@ -231,12 +232,12 @@ def nextafter(x, y):
     return lax.nextafter(x, y)
 
 
-@pointwise("gcd")
+@pointwise("gcd", doubts=no_integers)
 def gcd(x, y):
     return jnp.gcd(x, y)
 
 
-@pointwise("lcm")
+@pointwise("lcm", doubts=no_integers)
 def lcm(x, y):
     return jnp.lcm(x, y)
 
@@ -317,17 +318,17 @@ def _overloads(name: str) -> tuple[str, ...]:
     return tuple(f"{name}.{which}" for which in ("Tensor", "Scalar", "Scalar_Tensor"))
 
 
-@pointwise(*_overloads("bitwise_and"))
+@pointwise(*_overloads("bitwise_and"), doubts=inexact)
 def bitwise_and(x, y):
     return lax.bitwise_and(x, y)
 
 
-@pointwise(*_overloads("bitwise_or"))
+@pointwise(*_overloads("bitwise_or"), doubts=inexact)
 def bitwise_or(x, y):
     return lax.bitwise_or(x, y)
 
 
-@pointwise(*_overloads("bitwise_xor"))
+@pointwise(*_overloads("bitwise_xor"), doubts=inexact)
 def bitwise_xor(x, y):
     return lax.bitwise_xor(x, y)
 
@@ -338,6 +339,7 @@ def bitwise_xor(x, y):
     "bitwise_left_shift.Scalar_Tensor",
     "__lshift__.Tensor",
     "__lshift__.Scalar",
+    doubts=no_integers,
 )
 def left_shift(x, y):
     return lax.shift_left(x, y)
@@ -349,6 +351,7 @@ def left_shift(x, y):
     "bitwise_right_shift.Scalar_Tensor",
     "__rshift__.Tensor",
     "__rshift__.Scalar",
+    doubts=no_integers,
 )
 def right_shift(x, y):
     if x.dtype.kind == "u":

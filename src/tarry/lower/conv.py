@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from tarry.lower import depthwise
+from tarry.lower.doubt import odd_window
 from tarry.lower.precision import rest, spread, wide_dtype, widen
 from tarry.lower.table import Call, convert, row
 from tarry.lower.xla import lax
@@ -199,7 +200,7 @@ def _weight_grad_products(x: Any, g: Any, kernel: Sequence[int], at: _Window) ->
     return lax.reshape(stacked, (o, i, *kernel))
 
 
-@row("convolution")
+@row("convolution", doubts=odd_window)
 def convolution(
     call: Call,
     x: Any,

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from tarry.lower.doubt import no_mask, unfit_source
 from tarry.lower.index import (
     at_least_1d,
     column,
@@ -149,7 +150,7 @@ def _slices(x, dim: int, index, source) -> tuple[Any, Put, Any]:
     return x, spot.write, lax.reshape(source, spot.shape)
 
 
-@row("index_add")
+@row("index_add", doubts=unfit_source)
 def index_add(call: Call, x, dim: int, index, source, alpha: Scalar | None):
     if alpha is not None:
         source = _times(source, broadcast(alpha.to(source.dtype), source.shape))
@@ -251,7 +252,7 @@ def _rank(mask: Any) -> Any:
     return lax.sub(lax.cumsum(ones), ones)
 
 
-@row("masked_scatter")
+@row("masked_scatter", doubts=no_mask)
 def masked_scatter(call: Call, x, mask, source):
     shape = call.out.shape
     x, mask = broadcast(x, shape), broadcast(mask, shape)

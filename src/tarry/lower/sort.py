@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from tarry.dtypes import to_numpy
+from tarry.lower.doubt import no_list
 from tarry.lower.index import flat
 from tarry.lower.reduce import fit
 from tarry.lower.table import Call, compute_dtype, convert, row
@@ -218,6 +219,6 @@ def searchsorted(
     return _search(call, sequence, x, right)
 
 
-@row("bucketize.Tensor", "bucketize.Scalar")
+@row("bucketize.Tensor", "bucketize.Scalar", doubts=no_list)
 def bucketize(call: Call, x, boundaries, out_int32: bool, right: bool):
     return _search(call, boundaries, x, right)
