@@ -26,10 +26,6 @@ _REAL = "float32 float64 bfloat16 float16"
 _EXACT = "int64 int32 uint8 bool"
 
 _SPARSE = "sparse tensors are not supported: one clear error says so"
-_STATISTICS = (
-    "saved statistics are float32, as in PyTorch's meta kernel; the CPU's are half"
-)
-_ERRORS = "a call that PyTorch refuses is not refused"
 
 GAPS: list[Gap] = [
     Gap(
@@ -103,16 +99,6 @@ GAPS: list[Gap] = [
         "expanded",
         "the CPU reads a weight that repeats in memory as if it did not",
         {"native_group_norm": "float32"},
-    ),
-    Gap(
-        "forward",
-        _STATISTICS,
-        {
-            "_batch_norm_with_update": "bfloat16 float16",
-            "_native_batch_norm_legit": "bfloat16 float16",
-            "native_batch_norm": "bfloat16 float16",
-            "native_layer_norm": "bfloat16 float16",
-        },
     ),
     Gap(
         "forward",

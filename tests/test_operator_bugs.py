@@ -7,7 +7,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from harness import check, make, transposed
+from harness import DEVICE, check, make, same, transposed
 
 
 def test_as_strided_scatter_counts_from_the_memory() -> None:
@@ -146,3 +146,61 @@ def test_scatter_reduce_of_booleans(how: str, include_self: bool) -> None:
         return x.scatter_reduce(0, at, y, how, include_self=include_self)
 
     check(reduce, make(3, 4, dtype=torch.bool), make(3, 4, dtype=torch.bool, seed=1))
+
+
+def normalized(x: torch.Tensor, w: torch.Tensor, mean: torch.Tensor) -> dict:
+    """Every kind of normalization of `x`, with what it saves."""
+    aten, var, row = torch.ops.aten, mean + 1, torch.ones(5, dtype=w.dtype)
+    row = row.to(x.device)
+    stats = (mean.clone(), var.clone())
+    return {
+        "layer": aten.native_layer_norm(x, [5], row, row, 1e-5),
+        "plain layer": aten.native_layer_norm(x, [5], None, None, 1e-5),
+        "group": aten.native_group_norm(x, w, w, 3, 4, 5, 2, 1e-5),
+        "train": aten.native_batch_norm(x, w, w, *stats, True, 0.1, 1e-5),
+        "eval": aten.native_batch_norm(x, w, w, mean, var, False, 0.1, 1e-5),
+        "update": aten._batch_norm_with_update(x, w, w, *stats, 0.1, 1e-5),
+        "plain update": aten._batch_norm_with_update(x, None, None, *stats, 0.1, 1e-5),
+        "functional": aten._native_batch_norm_legit_functional(
+            x, w, w, mean, var, False, 0.1, 1e-5
+        ),
+        "updated": aten._batch_norm_with_update_functional(
+            x, w, w, mean, var, 0.1, 1e-5
+        ),
+        "no update": aten._batch_norm_no_update(x, w, w, mean, var, 0.1, 1e-5),
+        "no training": aten._native_batch_norm_legit_no_training(
+            x, w, w, mean, var, 0.1, 1e-5
+        ),
+    }
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
+@pytest.mark.parametrize("mixed", [False, True])
+def test_saved_statistics_have_the_dtype_of_the_cpu(
+    dtype: torch.dtype, mixed: bool
+) -> None:
+    params = torch.float32 if mixed else dtype
+    x, w, mean = (
+        make(3, 4, 5, dtype=dtype),
+        make(4, dtype=params),
+        make(4, dtype=params),
+    )
+    want = normalized(x, w, mean)
+    got = normalized(x.to(DEVICE), w.to(DEVICE), mean.to(DEVICE))
+    for kind in want:
+        same(list(want[kind]), list(got[kind]), kind)
+
+
+def test_normalization_refuses_in_the_words_of_the_cpu() -> None:
+    x, w = make(3, 4, 5), make(3)
+    for call in (
+        lambda x, w: F.layer_norm(x, [4]),
+        lambda x, w: F.layer_norm(x, [5], w),
+        lambda x, w: F.group_norm(x, 3),
+        lambda x, w: F.group_norm(x, 2, w),
+    ):
+        with pytest.raises((RuntimeError, ValueError)) as want:
+            call(x, w)
+        with pytest.raises(want.type) as got:
+            call(x.to(DEVICE), w.to(DEVICE))
+        assert str(got.value) == str(want.value)

@@ -21,6 +21,7 @@ from tarry.dispatch.operands import (
 )
 from tarry.dispatch.storage import slot_of
 from tarry.lower.layout import channels_last
+from tarry.lower.saved_stats import saved_dtype
 from tarry.record.slot import spec
 from tarry.record.trie import const, recorder
 
@@ -131,11 +132,12 @@ def native_batch_norm(
     meta = infer_batch_norm(input, weight, bias, running_mean, running_var, training)
     outs = [spec(tuple(m.shape), m.stride(), m.dtype) for m in meta]
     if not input.is_contiguous():
-        strides = BATCH_NORM_STRIDES(meta, input)[0] or meta[0].stride()
+        strides = BATCH_NORM_STRIDES(meta, input)[0]
         outs[0] = spec(outs[0].shape, strides, outs[0].dtype)
-    if not training:  # evaluation saves nothing, on the CPU
-        outs[1:] = [contiguous_spec((0,), o.dtype) for o in outs[1:]]
     running = [running_mean, running_var]
+    saved = saved_dtype(input, weight, bias, *running)
+    # In evaluation nothing is saved.
+    outs[1:] = [contiguous_spec(o.shape if training else (0,), saved) for o in outs[1:]]
     update = training and running_mean is not None
     with recorder.lock:
         tensors = (input, weight, bias, *running)
@@ -176,6 +178,16 @@ def batch_norm_legit(
     return native_batch_norm(
         input, weight, bias, running_mean, running_var, training, momentum, eps
     )
+
+
+def batch_norm_with_update(
+    input: Any, weight: Any, bias: Any, running_mean: Any, running_var: Any,
+    momentum: float, eps: float,
+) -> tuple:  # fmt: skip
+    results = native_batch_norm(
+        input, weight, bias, running_mean, running_var, True, momentum, eps
+    )
+    return *results, torch.empty(0, dtype=torch.uint8, device=input.device)
 
 
 def batch_norm_legit_no_stats(
@@ -222,6 +234,7 @@ KERNELS = {
     "_fused_sgd_.tensor_lr": fused_sgd,
     "native_batch_norm": native_batch_norm,
     "_native_batch_norm_legit": batch_norm_legit,
+    "_batch_norm_with_update": batch_norm_with_update,
     "_native_batch_norm_legit.no_stats": batch_norm_legit_no_stats,
     "_amp_foreach_non_finite_check_and_unscale_": unscale_,
     "_amp_update_scale_": update_scale_,

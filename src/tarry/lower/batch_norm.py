@@ -7,6 +7,12 @@ from typing import Any
 from tarry.lower.layout import channels_last
 from tarry.lower.norm import affine, center, masked
 from tarry.lower.precision import const, rest, scale, shift, spread, widen
+from tarry.lower.saved_stats import (
+    functional_outs,
+    no_training_outs,
+    no_update_outs,
+    with_update_outs,
+)
 from tarry.lower.table import Call, Out, convert, row
 from tarry.lower.xla import lax
 
@@ -69,6 +75,7 @@ def _saved(out: Out, value: Any) -> Any:
     "tarry::batch_norm",
     "_native_batch_norm_legit_functional",
     strides=channels_last(0, 0),
+    outs=functional_outs,
 )
 def batch_norm(
     call: Call,
@@ -93,7 +100,11 @@ def batch_norm(
     return convert(y, call.out.dtype), *saved, *new
 
 
-@row("_batch_norm_with_update_functional", strides=channels_last(0, 0))
+@row(
+    "_batch_norm_with_update_functional",
+    strides=channels_last(0, 0),
+    outs=with_update_outs,
+)
 def batch_norm_with_update(
     call: Call,
     x: Any,
@@ -110,7 +121,7 @@ def batch_norm_with_update(
     return y, mean, invstd, _empty(call.outs[3]), *new
 
 
-@row("_batch_norm_no_update", strides=channels_last(0, 0))
+@row("_batch_norm_no_update", strides=channels_last(0, 0), outs=no_update_outs)
 def batch_norm_no_update(
     call: Call,
     x: Any,
@@ -140,7 +151,11 @@ def batch_norm_no_stats(
     return batch_norm(call, x, weight, bias, None, None, True, momentum, eps)[:3]
 
 
-@row("_native_batch_norm_legit_no_training", strides=channels_last(0, 0))
+@row(
+    "_native_batch_norm_legit_no_training",
+    strides=channels_last(0, 0),
+    outs=no_training_outs,
+)
 def batch_norm_no_training(
     call: Call,
     x: Any,

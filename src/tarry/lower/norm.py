@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from tarry.lower.precision import const, mean_over, rest, shift, spread, widen
+from tarry.lower.saved_stats import group_norm_outs, layer_norm_outs
 from tarry.lower.table import Call, convert, row
 from tarry.lower.xla import lax
 
@@ -61,7 +62,7 @@ def _results(call: Call, *values: Any) -> tuple[Any, ...]:
     )
 
 
-@row("native_layer_norm")
+@row("native_layer_norm", outs=layer_norm_outs)
 def layer_norm(
     call: Call, x: Any, normalized: Sequence[int], weight: Any, bias: Any, eps: float
 ) -> tuple[Any, ...]:
@@ -150,7 +151,7 @@ def _per_group(x: Any, like: Any, group: int) -> Any:
     return convert(lax.reshape(x, (group, x.size // group)), like.dtype)
 
 
-@row("native_group_norm")
+@row("native_group_norm", outs=group_norm_outs)
 def group_norm(
     call: Call,
     x: Any,
