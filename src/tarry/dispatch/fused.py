@@ -132,7 +132,7 @@ def native_batch_norm(
     meta = infer_batch_norm(input, weight, bias, running_mean, running_var, training)
     outs = [spec(tuple(m.shape), m.stride(), m.dtype) for m in meta]
     if not input.is_contiguous():
-        strides = BATCH_NORM_STRIDES(meta, input)[0]
+        strides = BATCH_NORM_STRIDES(meta, input)[0] or outs[0].strides
         outs[0] = spec(outs[0].shape, strides, outs[0].dtype)
     running = [running_mean, running_var]
     saved = saved_dtype(input, weight, bias, *running)
