@@ -40,6 +40,8 @@ class Copies:
         return made
 
     def fresh(self, t: torch.Tensor) -> torch.Tensor:
+        if t.device.type == "meta":
+            return t
         if t.layout is not torch.strided:
             return t.clone() if self.device == "cpu" else t.to(self.device)
         if t.is_conj():

@@ -1,11 +1,7 @@
 """Every exception the tests make, with its reason. A gap that closes fails the run."""
 
 # Test (without its file) -> why it fails now. Expected to fail, strictly.
-GAPS: dict[str, str] = {
-    "test_bitwise_of_floats_is_refused_at_once": (
-        "PyTorch's meta kernel takes floats; the error comes with the cut"
-    ),
-}
+GAPS: dict[str, str] = {}
 
 # Skips outside this file: (file, reason).
 SKIPS = {"test_rows_b.py": "halves for which the CPU has no kernel to compare with"}

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
-from torch.utils._pytree import tree_leaves, tree_map
 
 from tarry.dispatch import seam
 from tarry.dispatch.storage import is_ours, slot_of
@@ -193,8 +192,8 @@ def _refusal(
 
 
 def _on_cpu(op: Any, args: tuple, kwargs: dict) -> None:
-    args, kwargs = tree_map(_Memory().stand_in, (args, kwargs))
-    op(*args, **kwargs)
+    stand_in = _Memory().stand_in
+    op(*stand_in(args), **{name: stand_in(value) for name, value in kwargs.items()})
 
 
 def _question(op: Any, args: tuple, kwargs: dict) -> tuple:
@@ -202,11 +201,12 @@ def _question(op: Any, args: tuple, kwargs: dict) -> tuple:
     slots: dict[Any, int] = {}
 
     def part(value: Any) -> Any:
+        if isinstance(value, list | tuple):
+            return tuple(map(part, value))
         if not isinstance(value, torch.Tensor):
             return token(value)
         where = slots.setdefault(slot_of(value), len(slots)) if is_ours(value) else -1
         geometry = tuple(value.shape), value.stride(), value.storage_offset()
         return where, geometry, value.dtype
 
-    names = tuple(kwargs)
-    return op, names, *map(part, tree_leaves((args, tuple(kwargs.values()))))
+    return op, part(args), tuple(kwargs), part(tuple(kwargs.values()))
