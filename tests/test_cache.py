@@ -31,7 +31,7 @@ def test_least_recently_used_goes_first():
     assert b.dropped and not a.dropped and held.get("b") is None
     assert held.was_evicted("b") and not held.was_evicted("c")
     held.touch(a)
-    assert held.recent() == ["a", "c"] and len(held) == 2
+    assert held.recent() == [a, c] and len(held) == 2
     held.put("b", Held())
     assert not held.was_evicted("b") and c.dropped
 
@@ -97,7 +97,7 @@ def test_hits_and_misses_are_counted():
 
 
 def last_key() -> Key:
-    return store.recent()[0]
+    return store.recent()[0].seen.key
 
 
 def key_of(fn, *inputs):

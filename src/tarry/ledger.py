@@ -54,7 +54,10 @@ class Cut:
 
 @dataclass(slots=True)
 class Compile:
-    """One compiled program: why it was new, and what it cost (seconds)."""
+    """One compiled program: why it was new, and what it cost (seconds).
+
+    `reason` to `advice` are the parts of the sentence `why`, see `report.explain.Why`.
+    """
 
     program: int
     why: str
@@ -66,6 +69,12 @@ class Compile:
     trace_s: float
     compile_s: float
     options: str
+    reason: str = ""
+    before: int = -1
+    differs_at: str = ""
+    old: str = ""
+    new: str = ""
+    advice: str = ""
 
 
 @dataclass(slots=True)

@@ -48,9 +48,9 @@ class Store(Generic[K, V]):
             if len(self._evicted) > 8 * self.limit:
                 self._evicted.pop(next(iter(self._evicted)))
 
-    def recent(self) -> list[K]:
-        """Keys, the most recently used first."""
-        return sorted(self._entries, key=lambda k: -self._entries[k].used)
+    def recent(self) -> list[V]:
+        """Programs, the most recently used first."""
+        return sorted(self._entries.values(), key=lambda v: -v.used)
 
     def values(self) -> Iterable[V]:
         return self._entries.values()

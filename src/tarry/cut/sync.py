@@ -8,6 +8,7 @@ leaves the recording as it was, to be cut again.
 
 import sys
 import time
+from collections.abc import Callable, Sequence
 from itertools import chain, count
 from typing import Any
 
@@ -29,7 +30,8 @@ from tarry.record.graph import Bound, bind
 from tarry.record.lines import user_line
 from tarry.record.slot import DEVICE, HOST, IR, POISONED, Failure, Slot
 from tarry.record.trie import Trace, live_slots, operands, recorder
-from tarry.report.explain import why_new
+from tarry.report.explain import NEAREST, why_new
+from tarry.report.why import Named, Seen
 from tarry.run.compile import Executable, compile_graph
 from tarry.run.execute import block, launch
 from tarry.run.options import choose, custom
@@ -40,6 +42,13 @@ Live = dict[int, list[Slot]]
 
 store: Store[Key, Executable] = Store(config.cache_size)
 _numbers = count()
+
+
+class Naming:
+    """What the user calls the tensors on some slots, one answer for each list of them;
+    the dispatcher knows it, and says here how to find out."""
+
+    names_of: Callable[[Sequence[list[Slot | None]]], tuple[Named, ...]]
 
 
 def cut(cause: Cause, detail: str = "", wait: bool = False) -> None:
@@ -75,7 +84,7 @@ def _run_pending(
     failure: ProgramError | None = None
     while True:
         try:
-            bound, program = _find(trace, wanted, donated, event, record)
+            bound, program = _find(trace, live, wanted, donated, event, record)
             for guard in guards:
                 guard.run(event, program.number, program.why)
             break
@@ -118,7 +127,7 @@ def _donatable(trace: Trace, live: Live) -> tuple[int, ...]:
 
 
 def _find(
-    trace: Trace, wanted: tuple, donated: tuple, event: Event, record: Cut
+    trace: Trace, live: Live, wanted: tuple, donated: tuple, event: Event, record: Cut
 ) -> tuple[Bound, Executable]:
     """The program of this trace: by its path, else by its key, else compiled."""
     started = time.perf_counter()
@@ -141,7 +150,13 @@ def _find(
     program = store.get(key)
     record.lookup_s = time.perf_counter() - started
     if program is None:
-        program = _compile(key, options, event, record)
+        entries: list[list[Slot | None]]
+        entries = [[trace.inputs[v].slot()] for v in bound.inputs]
+        holders = [list[Slot | None](live.get(v, [])) for v in wanted]
+        names = Naming.names_of([*entries, *holders])
+        inputs, outputs = names[: len(entries)], names[len(entries) :]
+        seen = Seen(key, next(_numbers), inputs, outputs)
+        program = _compile(seen, options, event, record)
     else:
         ledger.count("CachedCompile")
     record.program = program.number
@@ -149,15 +164,16 @@ def _find(
     return bound, program
 
 
-def _compile(key: Key, options: dict, event: Event, record: Cut) -> Executable:
+def _compile(seen: Seen, options: dict, event: Event, record: Cut) -> Executable:
     started = time.perf_counter()
-    why = why_new(key, store)
+    key = seen.key
+    recent = [p.seen for p in store.recent()[:NEAREST]]
+    why = why_new(seen, recent, store.limit, store.was_evicted(key))
     for guard in guards:
-        guard.compile(event, why)
-    number = next(_numbers)
+        guard.compile(event, why.sentence)
     precision = dict(key.environment)["float32_matmul_precision"]
-    program = compile_graph(key.graph, key.donation, options, precision, number)
-    program.why = why
+    program = compile_graph(key.graph, key.donation, options, precision, seen)
+    program.why = why.sentence
     store.put(key, program)
     record.compile_s, record.compiled = time.perf_counter() - started, True
     ledger.count("UncachedCompile")
@@ -166,9 +182,11 @@ def _compile(key: Key, options: dict, event: Event, record: Cut) -> Executable:
     nodes, inputs = len(key.graph.nodes), len(key.graph.inputs)
     ledger.compiles.append(
         Compile(
-            number, why, event.line, nodes - inputs, inputs, len(key.graph.outputs),
-            len(key.donation), program.trace_s, program.compile_s,
+            seen.number, why.sentence, event.line, nodes - inputs, inputs,
+            len(key.graph.outputs), len(key.donation),
+            program.trace_s, program.compile_s,
             " ".join(f"{k}={v}" for k, v in options.items()),
+            why.reason.name, why.before, why.line, why.old, why.new, why.advice,
         )
     )  # fmt: skip
     return program
@@ -212,6 +230,7 @@ def _settle(trace: Trace, live: Live, results: dict[int, Any]) -> None:
                 slot.move(HOST if entry.host else DEVICE, entry.data)
             elif pos in results:
                 slot.move(DEVICE, results[pos])
+                slot.made = trace.node, pos
     for each in trace.inputs.values():
         owner = each.slot()
         if owner is not None:

@@ -68,6 +68,7 @@ def _copy_from_host(dst: torch.Tensor, src: torch.Tensor) -> None:
     if not slot.viewed or is_base(dst, slot.spec):
         with recorder.lock:
             slot.move(HOST, snapshot)
+            slot.made = user_line()
     else:
         _copy_on_device(dst, from_host(snapshot))
 

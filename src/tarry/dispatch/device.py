@@ -16,7 +16,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 import tarry.lower.rows  # noqa: F401  (fills the table)
 from tarry.config import config
 from tarry.cut.cause import Cause
-from tarry.cut.sync import cut
+from tarry.cut.sync import Naming, cut
 from tarry.dispatch import (
     attention,
     autocast,
@@ -27,6 +27,7 @@ from tarry.dispatch import (
     fused,
     linalg,
     moving,
+    names,
     random,
     refused,
     seam,
@@ -177,6 +178,7 @@ def register() -> None:
     register_module_parameter_registration_hook(moving.make_movable)
     torch.serialization.register_package(15, _location, _restore)
     register_optimizer_step_post_hook(_after_step)
+    Naming.names_of = staticmethod(names.names_of)
 
 
 def _location(storage: Any) -> str | None:
@@ -199,7 +201,7 @@ class StepCuts:
 
 
 def _after_step(optimizer: Any, args: tuple, kwargs: dict) -> None:
-    if not StepCuts.enabled:
-        return
     if any(is_ours(p) for g in optimizer.param_groups for p in g["params"][:1]):
-        cut(Cause.STEP)
+        names.optimizers.add(optimizer)
+        if StepCuts.enabled:
+            cut(Cause.STEP)

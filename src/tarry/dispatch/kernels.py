@@ -14,7 +14,7 @@ from typing import Any
 from tarry.dispatch import growth, seam
 from tarry.dispatch.operands import KINDS, foreign, read, store
 from tarry.dispatch.storage import TarryStorage, restride, slot_of
-from tarry.lower.table import TABLE, Row
+from tarry.lower.table import ARGUMENTS, TABLE, Row
 from tarry.record.slot import ABSENT, IR, Slot
 from tarry.record.trie import Instr, recorder, token
 
@@ -282,6 +282,7 @@ _NAMES = {
 def _order(row: Row, found: list[Param]) -> tuple[int, ...]:
     names = [p.name for p in found]
     wanted = params(seam.op_overload(row.name), row)
+    ARGUMENTS[row.name] = tuple([p.name for p in wanted])
     order = tuple([names.index(p.name) for p in wanted])
     moving = [i for i in order if found[i].kind not in ("static", "ignored")]
     if moving != sorted(moving):

@@ -8,12 +8,13 @@ The flag would also make `load_state_dict` swap, which `nn.LSTM` and its kin can
 """
 
 import sys
+from types import FrameType
 from typing import Any
 
 import torch
 from torch.nn.parameter import UninitializedParameter
 
-from tarry.dispatch import seam
+from tarry.dispatch import names, seam
 from tarry.dispatch.storage import is_ours
 
 
@@ -25,7 +26,16 @@ class SwapOnMove:
         if frame.f_code is not seam.APPLY_CODE:
             return False
         old, new = (frame.f_locals.get(name) for name in seam.APPLY_NAMES)
+        if is_ours(new):
+            _remember_root(frame)
         return is_ours(old) != is_ours(new)
+
+
+def _remember_root(frame: FrameType) -> None:
+    """Let the outermost module of this move name its parameters in reports."""
+    while frame.f_back is not None and frame.f_back.f_code is seam.APPLY_CODE:
+        frame = frame.f_back
+    names.modules.add(frame.f_locals["self"])
 
 
 class MovableParameter(UninitializedParameter):

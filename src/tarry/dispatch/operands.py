@@ -226,7 +226,7 @@ TarryStorage.twin = staticmethod(twin)
 def host_slot(data: torch.Tensor, out: Spec) -> Slot:
     """A slot whose value is host memory that no one else will change."""
     s = Slot(-1, out)
-    s.state, s.data = HOST, data
+    s.state, s.data, s.made = HOST, data, user_line()
     return s
 
 

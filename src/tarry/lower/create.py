@@ -58,12 +58,14 @@ def linspace(call: Call, start: Scalar, end: Scalar):
     return convert(line, call.out.dtype)
 
 
+def _whole(number: Scalar) -> Scalar:
+    return Scalar("i", lambda dtype: convert(number.to(INT64), dtype))
+
+
 @row("tarry::logspace", static=("base",))
 def logspace(call: Call, start: Scalar, end: Scalar, base: float):
     if call.out.dtype.kind in "iub":  # whose ends PyTorch truncates first
-        start, end = (
-            Scalar("i", lambda dt, s=s: convert(s.to(INT64), dt)) for s in (start, end)
-        )
+        start, end = _whole(start), _whole(end)
     line = _line(call, start, end, _line_dtype(call.out.dtype))
     return convert(lax.pow(lax.full_like(line, base), line), call.out.dtype)
 

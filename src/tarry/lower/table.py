@@ -81,6 +81,9 @@ class Row:
 
 TABLE: dict[str, Row] = {}
 
+# Names of a row's arguments, as its operator's schema has them; for reports.
+ARGUMENTS: dict[str, tuple[str, ...]] = {}
+
 
 def _add(row: Row) -> None:
     if row.name in TABLE:

@@ -105,12 +105,16 @@ class Slot:
 
     `pos`: its value number in the current trace, or -1. `at` equals `pos` while every
     tensor on the storage is known to have the base value's own geometry, else -1.
-    `listed`: the number of the last trace that counts it among its results.
+    `listed`: the number of the last trace that counts it among its results. `made`:
+    where its value comes from, a line, or the end of a trace and the value's number;
+    unset while it has none.
     """
 
     __slots__ = (
-        "__weakref__", "at", "data", "listed", "pos", "spec", "state", "viewed",
+        "__weakref__", "at", "data", "listed", "made", "pos", "spec", "state", "viewed",
     )  # fmt: skip
+
+    made: Any
 
     def __init__(self, pos: int, spec: Spec) -> None:
         self.at = self.pos = pos

@@ -9,7 +9,7 @@ from typing import Any
 
 from tarry.ledger import Compile, Cut, Fallback, Ledger, Metric
 
-FORMAT = 1
+FORMAT = 2
 
 
 def dump(ledger: Ledger) -> str:

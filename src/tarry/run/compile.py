@@ -20,6 +20,7 @@ from tarry.lower.build import (
 from tarry.lower.xla import jax
 from tarry.record.graph import Graph
 from tarry.record.trie import Num
+from tarry.report.why import Seen
 from tarry.run.options import unfused
 from tarry.run.platform import device, products, x64
 
@@ -47,12 +48,16 @@ class Executable:
     graph: Graph
     donated: tuple[int, ...]
     options: dict[str, str]
-    number: int
+    seen: Seen
     trace_s: float = 0.0
     compile_s: float = 0.0
     uses: int = 0
     used: int = 0
     why: str = ""
+
+    @property
+    def number(self) -> int:
+        return self.seen.number
 
     def drop(self) -> None:
         """Free the compiled program; whoever still holds this must compile anew."""
@@ -86,7 +91,7 @@ def usable_donation(graph: Graph, donated: tuple[int, ...]) -> tuple[int, ...]:
 
 def compile_graph(
     graph: Graph, donated: tuple[int, ...], options: dict[str, str], precision: str,
-    number: int,
+    seen: Seen,
 ) -> Executable:  # fmt: skip
     """Trace, lower and compile `graph`; raises what a row or XLA raises."""
     # Unfused kernels are single operations, of which only equal ones compile once.
@@ -105,7 +110,7 @@ def compile_graph(
     def flat(f: Any, i: Any, *rest: Any) -> list[Any]:
         return program(f, i, list(rest[: len(loose)]), list(rest[len(loose) :]))
 
-    flat.__name__ = f"tarry_{number}"
+    flat.__name__ = f"tarry_{seen.number}"
     started = time.perf_counter()
     with x64(), products(precision), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Some donated buffers were not usable")
@@ -126,7 +131,7 @@ def compile_graph(
         compiled = lowered.compile(compiler_options=options or None)
     done = time.perf_counter()
     return Executable(
-        compiled, Layout.of(numbers), graph, donated, options, number,
+        compiled, Layout.of(numbers), graph, donated, options, seen,
         traced - started, done - traced,
     )  # fmt: skip
 
