@@ -138,6 +138,4 @@ VIA_CPU: dict[str, str] = {
     "aten::_histogramdd_from_bin_tensors": _RARE,
     "aten::linalg_ldl_factor_ex": "XLA has no LDL factorization",
     "aten::linalg_ldl_solve": "XLA has no LDL factorization",
-    "aten::linalg_lstsq": "XLA has no rank-revealing QR or SVD driver of LAPACK's",
-    "aten::rrelu_with_noise": "in training it writes the noise that it drew",
 }

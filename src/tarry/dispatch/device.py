@@ -22,6 +22,7 @@ from tarry.dispatch import (
     autocast,
     copies,
     creation,
+    ctc,
     dynamic,
     exits,
     fused,
@@ -30,6 +31,7 @@ from tarry.dispatch import (
     names,
     random,
     refused,
+    rrelu,
     seam,
     unique,
     views,
@@ -113,11 +115,13 @@ class DeviceModule(ModuleType):
         return torch.is_autocast_enabled("tarry")
 
 
+WRAPPED = linalg.WRAPPED | views.WRAPPED | ctc.WRAPPED | rrelu.WRAPPED
+
+
 def explicit(kernels: dict[str, Any]) -> dict[str, Any]:
     """The kernels written by hand, those that wrap a generated one included."""
     wrapped: dict[str, Any] = {
-        name: wrap(kernels[name])
-        for name, wrap in (linalg.WRAPPED | views.WRAPPED).items()
+        name: wrap(kernels[name]) for name, wrap in WRAPPED.items()
     }
     for name in ("index.Tensor", "_unsafe_index.Tensor"):
         if name in kernels:
@@ -132,6 +136,7 @@ def explicit(kernels: dict[str, Any]) -> dict[str, Any]:
         **random.KERNELS,
         **fused.KERNELS,
         **dynamic.KERNELS,
+        **rrelu.KERNELS,
         **unique.KERNELS,
         **attention.KERNELS,
         **refused.KERNELS,

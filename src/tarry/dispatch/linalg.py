@@ -12,6 +12,9 @@ from typing import Any
 
 import torch
 
+from tarry.cut.cause import Cause
+from tarry.dispatch.exits import value_of
+
 
 def _is_transposed(a: torch.Tensor) -> bool:
     return a.is_contiguous() or a.is_complex()
@@ -43,19 +46,36 @@ def solve(plain: Callable[..., tuple]) -> Callable[..., tuple]:
 
 def lstsq(plain: Callable[..., tuple]) -> Callable[..., tuple]:
     """The solution of more equations than unknowns stands where LAPACK left it, in the
-    upper rows of the right-hand sides."""
+    upper rows of the right-hand sides. `gelsd` and `gelss` give their residuals only
+    where the rank is full, which is read."""
 
-    def kernel(a: torch.Tensor, b: torch.Tensor, *args: Any, **kwargs: Any) -> tuple:
-        x, *rest = plain(a, b, *args, **kwargs)
+    def kernel(
+        a: torch.Tensor, b: torch.Tensor, rcond: Any = None, *, driver: Any = None
+    ) -> tuple:
+        x, residuals, rank, values = plain(a, b, rcond, driver=driver)
         rows, unknowns = a.shape[-2:]
-        if rows <= unknowns or x.dim() != a.dim() or not x.numel():
-            return x, *rest
-        sides = x.new_zeros((*x.shape[:-2], x.shape[-1], rows)).mT
-        solution = sides.narrow(-2, 0, unknowns)
-        solution.copy_(x)
-        return solution, *rest
+        if rows <= unknowns or not x.numel():
+            return x, residuals, rank, values
+        if driver in ("gelsd", "gelss") and _is_full(rank, unknowns):
+            residuals = _residuals(a, x, b)
+        if x.dim() == a.dim():
+            sides = x.new_zeros((*x.shape[:-2], x.shape[-1], rows)).mT
+            solution = sides.narrow(-2, 0, unknowns)
+            x = solution.copy_(x)
+        return x, residuals, rank, values
 
     return kernel
+
+
+def _is_full(rank: torch.Tensor, unknowns: int) -> bool:
+    full = (rank == unknowns).all()
+    return bool(value_of(full, Cause.SHAPE, "aten::linalg_lstsq"))
+
+
+def _residuals(a: torch.Tensor, x: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    if x.dim() < a.dim():
+        x, b = x.unsqueeze(-1), b.unsqueeze(-1)
+    return (a @ x - b).abs().square().sum(-2)
 
 
 WRAPPED = {

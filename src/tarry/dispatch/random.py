@@ -48,7 +48,7 @@ def _signed(n: int) -> int:
 
 
 stream = Stream()
-_DRAW = (Num("i"), Num("i"))
+DRAW = (Num("i"), Num("i"))
 
 
 def _numbers(values: tuple) -> tuple[tuple, tuple]:
@@ -82,7 +82,7 @@ def _checked(kernel: Any) -> Any:
 def _fill(self: torch.Tensor, op: str, values: tuple, *static: Any) -> torch.Tensor:
     """`self` becomes a draw of `op` with these run-time parameters."""
     args, numbers = _numbers(values)
-    args = (*_DRAW, *args, *[const(s) for s in static])
+    args = (*DRAW, *args, *[const(s) for s in static])
     out = contiguous_spec(self.shape, self.dtype)
     with recorder.lock:
         key = (op, args, out.shape, out.dtype)
@@ -119,7 +119,7 @@ def bernoulli_(self: Any, p: float = 0.5) -> Any:
 def _from_tensors(op: str, tensors: tuple, out: Any) -> torch.Tensor:
     with recorder.lock:
         args = tuple([read(t) for t in tensors])
-        return record_op(op, (*args, *_DRAW), (out,), stream.next())[0]
+        return record_op(op, (*args, *DRAW), (out,), stream.next())[0]
 
 
 def bernoulli_tensor_(self: Any, p: torch.Tensor) -> Any:
@@ -191,7 +191,7 @@ def log_normal_(self: Any, mean: float = 1.0, std: float = 2.0) -> Any:
 def randperm(n: int, *, dtype: Any = torch.int64, **options: Any) -> torch.Tensor:
     _check_range(n >= 0, "n must be non-negative, got " + str(n))
     out = contiguous_spec((n,), dtype or torch.int64)
-    return record_op("tarry::randperm", _DRAW, (out,), stream.next())[0]
+    return record_op("tarry::randperm", DRAW, (out,), stream.next())[0]
 
 
 def randperm_generator(n: int, **options: Any) -> Any:
@@ -217,7 +217,7 @@ def multinomial(
     _check_range(self.shape[-1] <= 1 << 24, "number of categories cannot exceed 2^24")
     out = contiguous_spec((*self.shape[:-1], num_samples), torch.int64)
     with recorder.lock:
-        args = (read(self), const(num_samples), const(bool(replacement)), *_DRAW)
+        args = (read(self), const(num_samples), const(bool(replacement)), *DRAW)
         return record_op("tarry::multinomial", args, (out,), stream.next())[0]
 
 
@@ -227,7 +227,7 @@ def native_dropout(self: torch.Tensor, p: float, train: Any = True) -> Any:
     out = spec(tuple(self.shape), self.contiguous().stride(), self.dtype)
     mask = contiguous_spec(self.shape, torch.bool)
     with recorder.lock:
-        args = (read(self), Num("f"), *_DRAW)
+        args = (read(self), Num("f"), *DRAW)
         numbers = (float(p), *stream.next())
         return tuple(record_op("tarry::dropout", args, (out, mask), numbers))
 

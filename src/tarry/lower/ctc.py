@@ -5,7 +5,6 @@ Lengths are run-time numbers, so a new batch is no new program: the saved forwar
 variables are as wide as the padded targets allow, not as the longest of them.
 """
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -36,7 +35,10 @@ def _backward_outs(g: Any, lp: Any, targets: Any, *rest: Any) -> list[Out]:
     return [Out(tuple(lp.shape), lp.dtype)]
 
 
-def _runtime(lengths: Sequence[Any]) -> Any:
+def _runtime(lengths: Any) -> Any:
+    if hasattr(lengths, "aval"):
+        return convert(lengths, _I64)
+
     def one(v: Any) -> Any:
         return v.to(_I64) if isinstance(v, Scalar) else jnp.asarray(v, _I64)
 
@@ -123,7 +125,7 @@ def _backward(at: _Lattice) -> Any:
     return lax.scan(step, start, (at.time, at.emitted), reverse=True)[1]
 
 
-@row("_ctc_loss", scalars=_LENGTHS, outs=_forward_outs)
+@row("_ctc_loss", "_ctc_loss.Tensor", scalars=_LENGTHS, outs=_forward_outs)
 def ctc_loss(
     call: Call, lp: Any, targets: Any, frames: Any, lengths: Any, blank: int, *rest: Any
 ) -> tuple[Any, Any]:
@@ -145,7 +147,12 @@ def ctc_loss(
     return nll, alpha
 
 
-@row("_ctc_loss_backward", scalars=_LENGTHS, outs=_backward_outs)
+@row(
+    "_ctc_loss_backward",
+    "_ctc_loss_backward.Tensor",
+    scalars=_LENGTHS,
+    outs=_backward_outs,
+)
 def ctc_loss_backward(
     call: Call,
     g: Any,

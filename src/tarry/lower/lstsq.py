@@ -32,20 +32,18 @@ def _fits(a: Any, b: Any, driver: str | None) -> bool:
 
 
 def _lstsq_outs(a: Any, b: Any, rcond: Any, driver: str | None) -> list[Out]:
-    """Without a row for what PyTorch refuses, and where the shape of the residuals
-    depends on the rank found (`gelsd` and `gelss` on tall matrices)."""
+    """Without a row for what PyTorch refuses. Where the shape of the residuals depends
+    on the rank found (`gelsd` and `gelss` on tall matrices), the kernel adds them."""
     if not _fits(a, b, driver):
         raise NotImplementedError("operands of linalg.lstsq that do not fit")
     (m, n), vector = a.shape[-2:], _is_vector(a, b)
     by_values = driver in ("gelsd", "gelss")
-    if by_values and m > n:
-        raise NotImplementedError(f"linalg.lstsq of a tall matrix by {driver}")
     right = b.shape[:-1] if vector else b.shape[:-2]
     batch = tuple(torch.broadcast_shapes(a.shape[:-2], right))
     columns = () if vector else (b.shape[-1],)
     real = a.real.dtype if a.is_complex() else a.dtype
     left_over = (*batch, *(columns or (1,))) if driver == "gels" and m > n else (0,)
-    values = (*batch, m) if by_values and m else (0,)
+    values = (*batch, min(m, n)) if by_values and m else (0,)
     return [
         Out((*batch, n, *columns), a.dtype),
         Out(left_over, real),
