@@ -53,8 +53,19 @@ def test_run_keeps_the_traceback_and_writes_json(script, tmp_path):
         "ValueError: from the script\n"
     )
     saved = json.loads(file.read_text())
-    assert [c["cause"] for c in saved["cuts"]] == [saved["cut_totals"][0]["cause"]]
-    assert saved["compiles"][0]["why"] == "it is the first program"
+    cuts = [dict(zip(saved["columns"], row)) for row in saved["cuts"]]
+    cause = saved["cut_totals"][0]["cause"]
+    assert [saved["strings"][c["cause"]] for c in cuts] == [cause]
+    (program,) = saved["programs"]
+    assert program["why"] == "it is the first program" and program["uses"] == 1
+    assert [row[0] for row in program["replay"]["rows"]] == [
+        "tarry::full",
+        "aten::mul.Tensor",
+        "aten::sum",
+    ]
+    line = f"{script}:6"
+    assert saved["sources"][line] == 'x = torch.ones(3, device="tarry") * answer'
+    assert program["replay"]["rows"][1][3] == line
     again = tarry("report", file)
     assert "What was compiled" in again.stdout
 

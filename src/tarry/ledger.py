@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-KEPT = 4096
+KEPT = 20_000
 SAMPLES = 1024
 
 
@@ -50,13 +50,16 @@ class Cut:
     compile_s: float = 0.0
     transfer_s: float = 0.0
     run_s: float = 0.0
+    blocked_s: float = 0.0  # the host waited for its results
 
 
 @dataclass(slots=True)
 class Compile:
     """One compiled program: why it was new, and what it cost (seconds).
 
-    `reason` to `advice` are the parts of the sentence `why`, see `report.explain.Why`.
+    `reason` to `advice` are the parts of the sentence `why`, see `report.why.Why`;
+    `source`: what else is known of the program, see `report.programs.Source`, or, of a
+    saved ledger, the plain record that was made of it.
     """
 
     program: int
@@ -75,6 +78,8 @@ class Compile:
     old: str = ""
     new: str = ""
     advice: str = ""
+    memory: dict[str, int] = field(default_factory=dict)  # bytes, by use
+    source: Any = None
 
 
 @dataclass(slots=True)
@@ -97,9 +102,10 @@ class Ledger:
         self.compiles: deque[Compile] = deque(maxlen=KEPT)
         self.fallbacks: dict[tuple[str, str], Fallback] = {}
         self.cut_totals: dict[tuple[str, str, str], int] = defaultdict(int)
-        self.seconds: Counter[str] = Counter()
+        self.seconds: defaultdict[str, float] = defaultdict(float)
         self.steps = 0
-        self.visited: dict[Any, int] = {}
+        self.uses: Counter[int] = Counter()
+        self.sources: dict[str, str] = {}  # of a saved run: the text of its lines
 
     def wall_s(self) -> float:
         """Seconds from the start to now, or to the end of the saved run."""
@@ -132,8 +138,15 @@ class Ledger:
         cut.at, cut.step = time.time() - self.started, self.steps
         self.cuts.append(cut)
         self.cut_totals[cut.cause, cut.detail, cut.line] += 1
+        self.uses[cut.program] += 1
         for part in ("record", "compile", "transfer", "run", "lookup"):
             self.seconds[part] += getattr(cut, part + "_s")
+
+    def add_blocked(self, seconds: float) -> None:
+        """The host waited so long for a value: a cost of the last cut."""
+        self.seconds["blocked"] += seconds
+        if self.cuts:
+            self.cuts[-1].blocked_s += seconds
 
     def add_fallback(self, op: str, line: str, seconds: float) -> bool:
         """Record one CPU fallback; True the first time for this op and line."""

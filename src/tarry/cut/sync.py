@@ -29,8 +29,9 @@ from tarry.lower.build import LoweringError
 from tarry.record.graph import Bound, bind
 from tarry.record.lines import user_line
 from tarry.record.slot import DEVICE, HOST, IR, POISONED, Failure, Slot
-from tarry.record.trie import Trace, live_slots, operands, recorder
+from tarry.record.trie import Instr, Trace, live_slots, operands, recorder
 from tarry.report.explain import NEAREST, why_new
+from tarry.report.programs import Source
 from tarry.report.why import Named, Seen
 from tarry.run.compile import Executable, compile_graph
 from tarry.run.execute import block, launch
@@ -156,7 +157,7 @@ def _find(
         names = Naming.names_of([*entries, *holders])
         inputs, outputs = names[: len(entries)], names[len(entries) :]
         seen = Seen(key, next(_numbers), inputs, outputs)
-        program = _compile(seen, options, event, record)
+        program = _compile(seen, options, event, record, trace.node, wanted)
     else:
         ledger.count("CachedCompile")
     record.program = program.number
@@ -164,7 +165,9 @@ def _find(
     return bound, program
 
 
-def _compile(seen: Seen, options: dict, event: Event, record: Cut) -> Executable:
+def _compile(
+    seen: Seen, options: dict, event: Event, record: Cut, path: Instr, wanted: tuple
+) -> Executable:
     started = time.perf_counter()
     key = seen.key
     recent = [p.seen for p in store.recent()[:NEAREST]]
@@ -187,6 +190,7 @@ def _compile(seen: Seen, options: dict, event: Event, record: Cut) -> Executable
             program.trace_s, program.compile_s,
             " ".join(f"{k}={v}" for k, v in options.items()),
             why.reason.name, why.before, why.line, why.old, why.new, why.advice,
+            program.memory, Source(seen, path, wanted),
         )
     )  # fmt: skip
     return program

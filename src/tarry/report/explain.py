@@ -393,7 +393,10 @@ def _donation(old: Seen, new: Seen) -> Why | None:
 
 def spell(node: Node) -> str:
     """`f32[8,128]` of a node's first result."""
-    spec = node.specs[0]
+    return spell_spec(node.specs[0])
+
+
+def spell_spec(spec: Spec) -> str:
     return f"{SHORT.get(spec.dtype, '?')}[{','.join(map(str, spec.shape))}]"
 
 

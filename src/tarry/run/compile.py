@@ -3,7 +3,7 @@
 import re
 import time
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -54,6 +54,7 @@ class Executable:
     uses: int = 0
     used: int = 0
     why: str = ""
+    memory: dict[str, int] = field(default_factory=dict)
 
     @property
     def number(self) -> int:
@@ -132,8 +133,22 @@ def compile_graph(
     done = time.perf_counter()
     return Executable(
         compiled, Layout.of(numbers), graph, donated, options, seen,
-        traced - started, done - traced,
+        traced - started, done - traced, memory=_memory(compiled),
     )  # fmt: skip
+
+
+_USES = ("argument", "output", "alias", "temp", "generated_code", "peak_memory")
+
+
+def _memory(compiled: Any) -> dict[str, int]:
+    """Bytes by use, as XLA plans them; empty where it does not say."""
+    try:
+        found = compiled.memory_analysis()
+    except (NotImplementedError, RuntimeError):
+        return {}
+    sizes = {use: getattr(found, f"{use}_size_in_bytes", None) for use in _USES}
+    sizes["peak_memory"] = getattr(found, "peak_memory_in_bytes", None)
+    return {use: int(n) for use, n in sizes.items() if n is not None}
 
 
 def is_out_of_memory(error: BaseException) -> bool:

@@ -28,8 +28,8 @@ def fetch(buffer: Any) -> np.ndarray:
     """The value of a buffer; waits for the program that makes it."""
     started = time.perf_counter()
     array = np.asarray(buffer)
-    ledger.sample(
-        "TransferFromDeviceTime", (time.perf_counter() - started) * 1e9, "time"
-    )
+    waited = time.perf_counter() - started
+    ledger.sample("TransferFromDeviceTime", waited * 1e9, "time")
+    ledger.add_blocked(waited)
     ledger.sample("InboundData", array.nbytes, "bytes")
     return array

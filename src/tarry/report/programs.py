@@ -1,0 +1,85 @@
+"""A compiled program as plain data: names, key, graph, and the recording it was cut
+from, so that a page can draw them and a reader can step through them."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from tarry.ledger import Compile
+from tarry.record.graph import Node
+from tarry.record.slot import Spec
+from tarry.record.trie import INPUT, Const, Instr, Num
+from tarry.report.explain import spell_spec
+from tarry.report.why import Named, Seen
+
+MOST = 60_000  # operations that a saved ledger holds, of all programs together
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What a program was compiled from: its key and names, and the recording it was cut
+    from (the last instruction, and the values that were alive)."""
+
+    seen: Seen
+    last: Instr
+    alive: tuple[int, ...]
+
+
+def plain(compile: Compile, uses: int, room: int) -> dict[str, Any]:
+    """The record of one program; without graph and replay if they have more than `room`
+    operations.
+
+    Arguments of operations are lists of: a number (the value of that number), null
+    (absent), a string (a constant), {"number": kind} (a run-time number), a list.
+    """
+    found = compile.source
+    if isinstance(found, dict):
+        return found
+    record: dict[str, Any] = {"uses": uses, "key": [], "graph": None, "replay": None}
+    if not isinstance(found, Source):
+        return record
+    key, graph = found.seen.key, found.seen.key.graph
+    record["key"] = [
+        ["donation", ", ".join(map(str, key.donation))],
+        *[[f"environment: {name}", value] for name, value in key.environment],
+    ]
+    path = found.last.path()
+    if len(path) > room:
+        return record
+    names = found.seen.inputs
+    donated = set(key.donation)
+    record["graph"] = {
+        "nodes": [_row(n) for n in graph.nodes],
+        "outputs": list(graph.outputs),
+        "output_names": [n.name for n in found.seen.outputs],
+        "inputs": [
+            _input(n, names[i] if i < len(names) else Named(), i in donated)
+            for i, n in enumerate(graph.inputs)
+        ],
+    }
+    record["replay"] = {
+        "rows": [_row(n) for n in path],
+        "alive": list(found.alive),
+    }
+    return record
+
+
+def _input(node: Node, name: Named, donated: bool) -> dict[str, Any]:
+    return {"name": name.name, "made": name.made, "donated": donated}
+
+
+def _row(node: Node | Instr) -> list[Any]:
+    """[operation, arguments, results, line]."""
+    name = node.op if node.op.startswith("tarry::") else f"aten::{node.op}"
+    args = [] if node.op == INPUT else [_argument(a) for a in node.args]
+    return [name, args, [spell_spec(s) for s in node.specs], str(node.line)]
+
+
+def _argument(arg: Any) -> Any:
+    if isinstance(arg, tuple):
+        return [_argument(a) for a in arg]
+    if isinstance(arg, Const):
+        value = arg.value
+        return spell_spec(value) if isinstance(value, Spec) else str(value)
+    if isinstance(arg, Num):
+        return {"number": str(arg.kind)}
+    return arg
