@@ -58,14 +58,11 @@ def test_run_keeps_the_traceback_and_writes_json(script, tmp_path):
     assert [saved["strings"][c["cause"]] for c in cuts] == [cause]
     (program,) = saved["programs"]
     assert program["why"] == "it is the first program" and program["uses"] == 1
-    assert [row[0] for row in program["replay"]["rows"]] == [
-        "tarry::full",
-        "aten::mul.Tensor",
-        "aten::sum",
-    ]
+    rows = program["replay"]["rows"]
+    assert [r[0] for r in rows][-2:] == ["aten::mul.Tensor", "aten::sum"]
     line = f"{script}:6"
     assert saved["sources"][line] == 'x = torch.ones(3, device="tarry") * answer'
-    assert program["replay"]["rows"][1][3] == line
+    assert rows[-2][3] == line
     again = tarry("report", file)
     assert "What was compiled" in again.stdout
 
