@@ -53,6 +53,9 @@ CASES = {
     "erf_complex": (torch.erf, Z),
     "argmax_complex": (lambda z: z.argmax(1), Z),
     "cholesky_integers": (torch.linalg.cholesky_ex, I[:, :3]),
+    "uniform_integers": (lambda x: x.uniform_(), I),
+    "exponential_booleans": (lambda x: x.exponential_(), X > 0),
+    "random_complex": (lambda z: z.random_(), Z),
     # out= of a kernel that neither converts nor copies.
     "gather_out": (
         lambda x, i: torch.gather(x, 1, i, out=x.new_empty(3, 4, dtype=f64)), X, I % 4,
@@ -107,6 +110,13 @@ TAKEN = {
     ),
     "last_index": (lambda x, i: torch.take(x, i, out=x.new_empty(2)), ROW, SPOT + 1),
     "wider": (lambda x: torch.add(x, 1, out=x.new_empty(3, 4, dtype=f64)), X),
+    "number_for_a_tensor": (
+        lambda x: torch.copysign(x, -2.5, out=torch.empty_like(x)), X,
+    ),
+    "mode_out": (
+        lambda x: torch.mode(x, out=(x.new_empty(3), x.new_empty(3, dtype=i64)))[0],
+        I.float(),
+    ),
     "into_itself": (lambda x: torch.add(x, 1, out=x), X),
     "and_integers": (lambda x: x & 6, I),
     "conv": (lambda x, w: F.conv1d(x, w, padding=1, dilation=2), SIGNAL, TAPS),

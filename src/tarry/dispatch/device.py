@@ -136,6 +136,7 @@ def explicit(kernels: dict[str, Any]) -> dict[str, Any]:
         **random.KERNELS,
         **fused.KERNELS,
         **dynamic.KERNELS,
+        **exits.KERNELS,
         **rrelu.KERNELS,
         **unique.KERNELS,
         **attention.KERNELS,

@@ -19,7 +19,7 @@ from tarry.cut.sync import cut
 from tarry.dispatch import seam
 from tarry.dispatch.operands import from_host
 from tarry.dispatch.storage import TarryStorage, is_ours, slot_of
-from tarry.dispatch.trial import try_out
+from tarry.dispatch.trial import has_bare_number, try_out
 from tarry.errors import PoisonedError, RunError, UnsupportedError
 from tarry.ledger import ledger
 from tarry.record.lines import runs_below, user_line
@@ -221,7 +221,9 @@ def _through_functional(op: Any, functional: Any, args: tuple, kwargs: dict) -> 
         for a in arguments
         if a.alias_info is not None and a.alias_info.is_write
     ]
-    if any(a.is_out for a in arguments):
+    if has_bare_number(op, args):
+        functional = functional.overloadpacket
+    elif any(a.is_out for a in arguments):
         try_out(op, functional, args, kwargs, named)
     result = functional(**named)
     results = result if isinstance(result, list | tuple) else [result]
@@ -308,3 +310,16 @@ def boxed_fallback(op: Any, *args: Any, **kwargs: Any) -> Any:
     if runs_below(seam.PRINT_CODES):
         return on_host(op, args, None, Cause.PRINT, **kwargs)
     return no_row(op, args, None, **kwargs)
+
+
+def as_if_absent(name: str) -> Any:
+    """The kernel of an overload whose own one, in C++, refuses other devices."""
+    op = seam.op_overload(name)
+
+    def kernel(*args: Any, **kwargs: Any) -> Any:
+        return boxed_fallback(op, *args, **kwargs)
+
+    return kernel
+
+
+KERNELS = {"mode.values": as_if_absent("mode.values")}

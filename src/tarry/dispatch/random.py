@@ -20,6 +20,7 @@ from tarry.dispatch.operands import (
     store,
 )
 from tarry.dispatch.storage import slot_of
+from tarry.dispatch.trial import try_fill
 from tarry.record.slot import spec
 from tarry.record.trie import Num, const, recorder
 
@@ -79,8 +80,14 @@ def _checked(kernel: Any) -> Any:
     return call
 
 
+_METHODS = {"tarry::randint": "random_"}
+
+
 def _fill(self: torch.Tensor, op: str, values: tuple, *static: Any) -> torch.Tensor:
     """`self` becomes a draw of `op` with these run-time parameters."""
+    if not self.dtype.is_floating_point:
+        name = _METHODS.get(op) or f"{op.removeprefix('tarry::')}_"
+        try_fill(name, self.dtype, values)
     args, numbers = _numbers(values)
     args = (*DRAW, *args, *[const(s) for s in static])
     out = contiguous_spec(self.shape, self.dtype)
@@ -150,6 +157,8 @@ def _limit(dtype: torch.dtype) -> int:
 
 
 def random_(self: Any) -> Any:
+    if self.is_complex():
+        try_fill("random_", self.dtype, ())
     return random_from(self, 0, _limit(self.dtype))
 
 

@@ -80,6 +80,8 @@ def _error_of(call: Callable[[], Any]) -> Exception | None:
 
 _OF_DTYPE = re.compile("implemented|support|floating|dtype")
 
+NUMBERS = (int, float, complex)
+
 # A call is not tried by its dtype or `out=` where its operands have more elements.
 LARGEST = 1 << 16
 
@@ -106,6 +108,17 @@ def try_dtype(op: Any, params: list[Any], actual: tuple) -> None:
     if error is not None and _OF_DTYPE.search(str(error)):
         raise type(error)(str(error)) from None
     _tried.add(question)
+
+
+def try_fill(method: str, dtype: torch.dtype, values: tuple) -> None:
+    """Raise what the CPU raises for a draw of integers, booleans or complex numbers."""
+    if (method, dtype) in _tried:
+        return
+    one = torch.zeros(1, dtype=dtype)
+    error = _quietly(lambda: getattr(one, method)(*values))
+    if error is not None:
+        raise type(error)(str(error)) from None
+    _tried.add((method, dtype))
 
 
 def _flat(values: Any) -> Iterator[Any]:
@@ -180,6 +193,12 @@ def try_out(op: Any, functional: Any, args: tuple, kwargs: dict, named: dict) ->
     if len(_passed) > 20_000:
         _passed.clear()
     _passed.add(question)
+
+
+def has_bare_number(op: Any, args: tuple) -> bool:
+    """True where PyTorch unpacked a number that it had wrapped into a tensor."""
+    pairs = zip(op._schema.arguments, args)
+    return any(str(a.type) == "Tensor" and isinstance(v, NUMBERS) for a, v in pairs)
 
 
 def _refusal(
