@@ -131,11 +131,7 @@ REASONS = {
 }
 
 # ATen operator -> why it runs on the CPU.
-_RARE = "rare, and sequential or of data-dependent size"
 VIA_CPU: dict[str, str] = {
-    "aten::_histogramdd_bin_edges": _RARE,
-    "aten::_histogramdd_from_bin_cts": _RARE,
-    "aten::_histogramdd_from_bin_tensors": _RARE,
     "aten::linalg_ldl_factor_ex": "XLA has no LDL factorization",
     "aten::linalg_ldl_solve": "XLA has no LDL factorization",
 }

@@ -1,11 +1,11 @@
 """Operators that once ran on the CPU: `rrelu` in training, CTC of targets that are not
-padded, least squares by singular values."""
+padded, least squares by singular values, histograms of several dimensions."""
 
 import pytest
 import torch
 import torch.nn.functional as F
 
-from harness import DEVICE, check, cuts, fallbacks, make, same
+from harness import DEVICE, check, cuts, fallbacks, make, same, transposed
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -98,3 +98,32 @@ def test_least_squares_of_tall_matrices(driver: str, rank: int) -> None:
     for shape in ((6, 2), (2, 6, 2)):
         b = make(*shape, dtype=torch.float64)
         check(solve, a.expand(*shape[:-2], 6, 3).clone(), b, grad=False, views=False)
+
+
+SAMPLES = torch.cat([make(40, 2), torch.tensor([[1.0, -1.0], [0.0, 2.0], [9.0, 0.0]])])
+EDGES = [torch.tensor([-1.0, 0.0, 0.5, 1.0]), torch.tensor([-1.0, 0.0, 2.0])]
+
+
+@pytest.mark.parametrize("density", [False, True])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_histogram_of_two_dimensions(density: bool, weighted: bool) -> None:
+    def count(x: torch.Tensor, weight: torch.Tensor, *edges: torch.Tensor) -> tuple:
+        named = {"density": density, "weight": weight if weighted else None}
+        limits = [-1.0, 1.0, -2.0, 2.0]
+        given = torch.histogramdd(x, [3, 4], range=limits, **named)
+        free, chosen = (torch.histogramdd(x, b, **named) for b in ([5, 2], list(edges)))
+        return given.hist, *given.bin_edges, free.hist, *free.bin_edges, chosen.hist
+
+    weight = make(43).abs()
+    check(count, SAMPLES, weight, *EDGES, grad=False, views=[transposed])
+
+
+@pytest.mark.filterwarnings("ignore::tarry.dispatch.exits.FallbackWarning")
+def test_histogram_refuses_in_the_words_of_the_cpu() -> None:
+    for bins in ([0, 2], [EDGES[0], EDGES[1].double()]):
+        with pytest.raises(RuntimeError) as want:
+            torch.histogramdd(SAMPLES, bins)
+        ours = [b.to(DEVICE) if isinstance(b, torch.Tensor) else b for b in bins]
+        with pytest.raises(RuntimeError) as got:
+            torch.histogramdd(SAMPLES.to(DEVICE), ours)
+        assert str(got.value) == str(want.value)
