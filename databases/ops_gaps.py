@@ -108,7 +108,12 @@ GAPS: list[Gap] = [
     Gap(
         "out",
         "PyTorch's CPU kernel ignores the strides of out= and writes elsewhere",
-        {"narrow_copy": "float32"},
+        dict.fromkeys(("narrow_copy", "nn.functional.avg_pool3d"), "float32 int64"),
+    ),
+    Gap(
+        "inplace",
+        "the CPU gives a number the shape of the sum, in place",
+        {"addbmm": "float32 int64"},
     ),
     Gap(
         "errors",
