@@ -29,7 +29,7 @@ from tarry.lower.build import LoweringError
 from tarry.record.graph import Bound, bind
 from tarry.record.lines import user_line
 from tarry.record.slot import DEVICE, HOST, IR, POISONED, Failure, Slot
-from tarry.record.trie import Instr, Trace, live_slots, operands, recorder
+from tarry.record.trie import Trace, live_slots, operands, recorder
 from tarry.report.explain import NEAREST, why_new
 from tarry.report.programs import Source
 from tarry.report.why import Named, Seen
@@ -157,7 +157,9 @@ def _find(
         names = Naming.names_of([*entries, *holders])
         inputs, outputs = names[: len(entries)], names[len(entries) :]
         seen = Seen(key, next(_numbers), inputs, outputs)
-        program = _compile(seen, options, event, record, trace.node, wanted)
+        hosted = tuple([i for v, i in at.items() if trace.inputs[v].host])
+        source = Source(seen, trace.node, wanted, hosted)
+        program = _compile(source, options, event, record)
     else:
         ledger.count("CachedCompile")
     record.program = program.number
@@ -165,10 +167,9 @@ def _find(
     return bound, program
 
 
-def _compile(
-    seen: Seen, options: dict, event: Event, record: Cut, path: Instr, wanted: tuple
-) -> Executable:
+def _compile(source: Source, options: dict, event: Event, record: Cut) -> Executable:
     started = time.perf_counter()
+    seen = source.seen
     key = seen.key
     recent = [p.seen for p in store.recent()[:NEAREST]]
     why = why_new(seen, recent, store.limit, store.was_evicted(key))
@@ -190,7 +191,7 @@ def _compile(
             program.trace_s, program.compile_s,
             " ".join(f"{k}={v}" for k, v in options.items()),
             why.reason.name, why.before, why.line, why.old, why.new, why.advice,
-            program.memory, Source(seen, path, wanted),
+            program.memory, source,
         )
     )  # fmt: skip
     return program
