@@ -14,7 +14,7 @@ import torch
 from tarry import dtypes
 from tarry.lower.table import TABLE, Call, Out, Scalar, Transposed, convert, rounded
 from tarry.lower.view import read_view
-from tarry.lower.xla import lax
+from tarry.lower.xla import jax, lax
 from tarry.record.graph import Graph, Node, run_time_numbers
 from tarry.record.trie import INPUT, VIEW, Const, Num
 
@@ -176,6 +176,11 @@ def _lower(node: Node, values: list, numbers: Numbers) -> list[Any]:
     ]
 
 
+def scope(node: Node) -> str:
+    """What XLA's metadata calls the kernels of an operation: its line."""
+    return f"{node.line.file.rpartition('/')[2]}:{node.line.number}"
+
+
 def build(graph: Graph, layout: list[Num]) -> Callable[..., list[Any]]:
     """The function `(floats, ints, loose, inputs) -> outputs` that computes `graph`,
     its numbers passed as `layout` (of `packing`) says."""
@@ -190,7 +195,8 @@ def build(graph: Graph, layout: list[Num]) -> Callable[..., list[Any]]:
                 values.append(left.pop())
                 continue
             try:
-                values += _lower(node, values, numbers)
+                with jax.named_scope(scope(node)):
+                    values += _lower(node, values, numbers)
             except Exception as error:
                 raise LoweringError(node, error) from error
         return [_plain(values[v]) for v in graph.outputs]
