@@ -271,9 +271,24 @@ def _times_log(x, y, log):
     return lax.select(empty, zero, lax.mul(x, log))
 
 
+def complex_logaddexp(x, y):
+    """log(exp(x) + exp(y)), the larger by its real part plus a small rest: the branch
+    of PyTorch's kernel."""
+    below = lax.lt(lax.real(x), lax.real(y))
+    low, high = lax.select(below, x, y), lax.select(below, y, x)
+    near = lax.add(lax.log1p(lax.exp(lax.sub(low, high))), high)
+    endless = lax.bitwise_not(lax.is_finite(lax.real(high)))
+    same = lax.bitwise_and(endless, lax.eq(lax.real(low), lax.real(high)))
+    down = lax.lt(lax.real(low), lax.full_like(lax.real(low), 0))
+    far = lax.select(down, low, lax.log(lax.add(lax.exp(low), lax.exp(high))))
+    y = lax.select(same, far, near)
+    nan = lax.ne(lax.real(low), lax.real(low)) | lax.ne(lax.real(high), lax.real(high))
+    return lax.select(nan, lax.full_like(y, complex(np.nan, np.nan)), y)
+
+
 @pointwise("logaddexp")
 def logaddexp(x, y):
-    return jnp.logaddexp(x, y)
+    return complex_logaddexp(x, y) if x.dtype.kind == "c" else jnp.logaddexp(x, y)
 
 
 @pointwise("logaddexp2")
