@@ -5,6 +5,7 @@ import copy
 from typing import Any
 
 import torch
+from torch.nn.parameter import is_lazy
 from torch.testing._internal.common_modules import module_db
 from torch.utils._pytree import tree_leaves
 
@@ -22,6 +23,10 @@ INFOS = {info.name: info for info in module_db}
 
 # Dropout and its kin draw other numbers on each device.
 RANDOM = ("Dropout", "RReLU", "FractionalMaxPool")
+
+
+def has_uninitialized_params(module: torch.nn.Module) -> bool:
+    return any(map(is_lazy, module.parameters()))
 
 
 def names(dtype: torch.dtype) -> list[str]:
@@ -85,6 +90,8 @@ def run_named(
         record.status = "right"
         for i, sample in enumerate(_inputs_of(info, dtype, mode == "train")[:cap]):
             module = _made(info, sample, dtype).train(mode == "train")
+            if has_uninitialized_params(module):  # drawn once, for both devices
+                _run(module, sample.forward_input, "cpu")
             ours = copy.deepcopy(module)
             want = _run(module, sample.forward_input, "cpu")
             values = not _draws(name, module)

@@ -204,3 +204,14 @@ def test_normalization_refuses_in_the_words_of_the_cpu() -> None:
         with pytest.raises(want.type) as got:
             call(x.to(DEVICE), w.to(DEVICE))
         assert str(got.value) == str(want.value)
+
+
+def test_fractional_pooling_of_an_unbatched_input_takes_the_first_samples():
+    samples = torch.rand(2, 4, 3, generator=torch.Generator().manual_seed(1))
+
+    def pool(x, u):
+        return torch.nn.functional.fractional_max_pool3d(
+            x, 2, output_ratio=(0.5, 0.5, 0.5), _random_samples=u
+        )
+
+    check(pool, make(4, 5, 5, 5), samples, grad=False)

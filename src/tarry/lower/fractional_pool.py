@@ -51,7 +51,8 @@ def fractional_max_pool(
     rank = len(out)
     size = x.shape[x.ndim - rank :]
     planes, volume = int(np.prod(x.shape[: x.ndim - rank])), int(np.prod(size))
-    samples = widen(lax.reshape(samples, (planes, rank)))
+    # There may be more samples than planes: an input without a batch takes the first.
+    samples = widen(lax.reshape(samples, (samples.size // rank, rank))[:planes])
     at = _windows(samples, size, tuple(out), tuple(kernel))
     flat = lax.reshape(at, (planes, at.size // planes))
     values = jnp.take_along_axis(lax.reshape(x, (planes, volume)), flat, 1, mode="clip")
