@@ -98,6 +98,12 @@ def counts_table(records: list[Record], groups: list[str]) -> list[str]:
     return lines
 
 
+def _cap(group: str) -> str:
+    found = GROUPS[group]
+    every = f", every {found.every}th entry" if found.every > 1 else ""
+    return f"{found.cap} ({group}{every})"
+
+
 def _cells(c: Counts) -> list[str]:
     if not c.pairs:
         return []
@@ -149,7 +155,7 @@ def reads_table(records: list[Record]) -> list[str]:
 
 
 def page(records: list[Record], groups: list[str]) -> str:
-    caps = ", ".join(f"{GROUPS[g].cap} ({g})" for g in groups)
+    caps = ", ".join(_cap(g) for g in groups)
     parts = [
         HEAD.format(
             torch=torch.__version__.partition("+")[0],

@@ -16,17 +16,19 @@ from entries import CAP, DTYPES, ENTRIES, KINDS, dtype_of, short, takes
 from runs import Record, run_named
 
 LIMIT = 90  # seconds of CPU that an entry may take
-EVERY = {"gradcheck": 6, "gradgradcheck": 12}  # one entry in so many: they are slow
+SLOW = {"gradcheck": 2, "gradgradcheck": 4}  # of these ways one entry in so many more
 SILENCE = 1800  # seconds after which a worker that does not answer has crashed
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Ways of calling, dtypes, and how many samples of an entry at most."""
+    """Ways of calling, dtypes, how many samples of an entry at most, and one entry in
+    how many."""
 
     kinds: list[str]
     dtypes: list[torch.dtype]
     cap: int
+    every: int = 1
 
 
 # The groups of the report. Modules and optimizers are called in ways of their own.
@@ -34,7 +36,7 @@ GROUPS = {
     "forward, float32": Group(["forward"], DTYPES[:1], CAP),
     "gradients, float32": Group(["grad"], DTYPES[:1], 12),
     "forward, other dtypes": Group(["forward"], DTYPES[1:], 4),
-    "other ways, float32": Group(KINDS[2:], DTYPES[:1], 4),
+    "other ways, float32": Group(KINDS[2:], DTYPES[:1], 4, every=4),
     "modules": Group(modules.KINDS, modules.DTYPES, CAP),
     "optimizers": Group(optimizers.KINDS, DTYPES[:1], CAP),
 }
@@ -58,8 +60,7 @@ def names_of(kind: str, dtype: torch.dtype) -> list[str]:
         return modules.names(dtype)
     if kind in optimizers.KINDS:
         return optimizers.names(kind)
-    names = [name for name, op in ENTRIES.items() if takes(op, dtype, kind)]
-    return names[:: EVERY.get(kind, 1)]
+    return [name for name, op in ENTRIES.items() if takes(op, dtype, kind)]
 
 
 def jobs_of(groups: list[str], dtypes: list[str], names: list[str]) -> list[Job]:
@@ -69,7 +70,9 @@ def jobs_of(groups: list[str], dtypes: list[str], names: list[str]) -> list[Job]
         for kind in group.kinds
         for dtype in group.dtypes
         if not dtypes or short(dtype) in dtypes
-        for name in names_of(kind, dtype_of(kind, dtype))
+        for name in names_of(kind, dtype_of(kind, dtype))[
+            :: group.every * SLOW.get(kind, 1)
+        ]
         if not names or name in names
     ]
 
