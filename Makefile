@@ -4,7 +4,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: bench demo test test-databases test-all ops-report lint install
+.PHONY: bench demo test test-all ops-report lint install
 
 demo: install
 	$(BIN)/tarry demo
@@ -28,12 +28,8 @@ $(STAMP): requirements.txt pyproject.toml
 bench: install
 	$(BIN)/python benchmarks/run.py --out benchmarks/results.json
 
-test-databases: install
-	$(BIN)/python -m pytest -n 2 databases
-
 test-all: install
-	$(BIN)/python -m pytest -n 2 tests
-	$(BIN)/python -m pytest -n 2 databases --full
+	$(BIN)/python -m pytest -n 2 --full
 
 ops-report: install
-	PYTHONPATH=tests $(BIN)/python databases/opdb.py --report
+	PYTHONPATH=tests $(BIN)/python tests/databases/opdb.py --report

@@ -3,7 +3,7 @@
 import pytest
 
 import tarry
-from known_gaps import GAPS
+from known_gaps import EXPECTED
 from tarry.config import config
 from tarry.dispatch.device import StepCuts
 
@@ -16,8 +16,14 @@ def _nothing_pending():
     StepCuts.enabled = config.auto_step
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--full", action="store_true", help="PyTorch's databases whole, not a sample"
+    )
+
+
 def pytest_collection_modifyitems(items: list) -> None:
-    """Tests named in `known_gaps.GAPS` have to fail."""
+    """Tests named in `known_gaps.EXPECTED` have to fail."""
     for item in items:
-        if item.name in GAPS:
-            item.add_marker(pytest.mark.xfail(reason=GAPS[item.name], strict=True))
+        if item.name in EXPECTED:
+            item.add_marker(pytest.mark.xfail(reason=EXPECTED[item.name], strict=True))

@@ -1,5 +1,5 @@
 """`docs/operators.md` and `tarry ops` tell the truth: the page's tables add up, name
-what `ops_gaps.py` explains, and agree with a sample of entries that is run again."""
+what `known_gaps.py` explains, and agree with a sample of entries that is run again."""
 
 import random
 import re
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from ops_gaps import REASONS, VIA_CPU
+from known_gaps import REASONS, VIA_CPU
 from page import PAGE
 from tarry import coverage
 from tarry.cli import main

@@ -13,7 +13,7 @@ import torch
 
 from compare import Different, compare
 from entries import CAP, DTYPES, ENTRIES, KINDS, dtype_of, short, takes
-from ops_gaps import REASONS, VIA_CPU
+from known_gaps import REASONS, VIA_CPU
 from runs import Timeout, deadline, run_named
 from workers import GROUPS, jobs_of
 

@@ -7,7 +7,7 @@ import torch
 
 import modules
 from entries import CAP, short
-from ops_gaps import REASONS
+from known_gaps import REASONS
 
 SAMPLES = 2  # of a module, in the sample
 

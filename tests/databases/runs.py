@@ -22,7 +22,7 @@ from calls import check_gradients, perform
 from compare import Different, compare, scale
 from entries import CAP, ENTRIES, GRADS, TIED, UNDEFINED, samples_of, short, spell
 from harness import DEVICE
-from ops_gaps import LOOSE
+from known_gaps import LOOSE
 from tarry.cut.cause import Cause
 from tarry.errors import UnsupportedError
 from tarry.ledger import ledger

@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 
 from entries import DTYPES, ENTRIES, KINDS, dtype_of, takes
-from ops_gaps import REASONS
+from known_gaps import REASONS
 from page import PAGE, counts_table, page
 from runs import Record, run_named
 from workers import GROUPS, LIMIT, jobs_of, run_jobs, work

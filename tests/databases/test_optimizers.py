@@ -5,7 +5,7 @@ import pytest
 
 import optimizers
 from entries import CAP
-from ops_gaps import REASONS
+from known_gaps import REASONS
 
 SAMPLES = 4  # configurations of an optimizer, in the sample
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 
 from entries import ENTRIES
-from ops_gaps import REASONS, VIA_CPU
+from known_gaps import REASONS, VIA_CPU
 from runs import Record
 from workers import GROUPS, LIMIT, jobs_of
 
@@ -44,7 +44,7 @@ def count(records: list[Record]) -> Counts:
     return Counts(len(ran), by["right"], cpu, *(by[s] for s in NOT_FINE))
 
 
-PAGE = Path(__file__).parent.parent / "docs" / "operators.md"
+PAGE = Path(__file__).parents[2] / "docs" / "operators.md"
 
 HEAD = """# Operators
 
@@ -56,10 +56,10 @@ value, dtype, shape, device, strides, and whether a result is a view.
 
 ## Counts
 
-One line a group, way of calling and dtype (the ways are explained in
-`databases/entries.py`; modules and optimizers are those of `module_db` and `optim_db`).
-A *pair* is an entry in a dtype that PyTorch's CPU
-supports, with at most so many samples, spread over those that the entry yields:
+One line a group, way of calling and dtype. The ways are explained in
+`tests/databases/entries.py`; modules and optimizers are those of `module_db` and
+`optim_db`. A *pair* is an entry in a dtype that PyTorch's CPU supports, with at most so
+many samples, spread over those that the entry yields:
 {caps}.
 *Right* is right in all respects; *native* of these ran without a CPU fallback.
 *Strides*: the values are right; strides, offset or aliasing are not. *Refused*: tarry
