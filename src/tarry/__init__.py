@@ -3,9 +3,12 @@
 Importing it registers the device `tarry`; JAX is loaded when the first program is cut.
 """
 
+from tarry.config import config
 from tarry.dispatch.device import register
+from tarry.report.live import install
 
 register()
+install(config.debug, config.debug_file)
 
 from tarry.api import device, device_count, devices, manual_seed, sync  # noqa: E402
 from tarry.region import budget, compile, no_host_reads, step  # noqa: E402

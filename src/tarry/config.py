@@ -32,6 +32,8 @@ class Config:
     auto_step: bool
     sync_wait: bool
     xla_options: str
+    debug: int
+    debug_file: str
 
 
 def _read(name: str, default: T, parse: Callable[[str], T], wanted: str) -> T:
@@ -63,6 +65,18 @@ def _flag(text: str) -> bool:
     return {"0": False, "1": True, "false": False, "true": True}[text.lower()]
 
 
+def _level(text: str) -> int:
+    return min({"0": 0, "1": 1, "2": 2}[text], 2)
+
+
+def _torch_xla_level() -> int:
+    """What PyTorch/XLA's variables ask for, where tarry's own does not."""
+    if os.environ.get("PT_XLA_DEBUG", "0") not in ("", "0"):
+        return 2
+    level = os.environ.get("PT_XLA_DEBUG_LEVEL", "0")
+    return min(int(level), 2) if level.isdigit() else 0
+
+
 def load() -> Config:
     """The settings as the environment states them.
 
@@ -81,6 +95,10 @@ def load() -> Config:
             "auto",
             {"auto": "auto", "none": "none"}.__getitem__,
             "'auto' or 'none'",
+        ),
+        debug=_read("TARRY_DEBUG", _torch_xla_level(), _level, "0, 1 or 2"),
+        debug_file=_read(
+            "TARRY_DEBUG_FILE", os.environ.get("PT_XLA_DEBUG_FILE", ""), str, "a path"
         ),
     )
 

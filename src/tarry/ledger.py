@@ -92,8 +92,21 @@ class Fallback:
     seconds: float = 0.0
 
 
+class Watcher:
+    """Is told what happens, when it happens; this one does nothing with it."""
+
+    def compiling(self, instructions: int, line: str) -> None:
+        """A program is about to be compiled."""
+
+    def compiled(self, record: Compile) -> None: ...
+
+    def cut(self, record: Cut) -> None:
+        """A cut has launched its program."""
+
+
 class Ledger:
     def __init__(self) -> None:
+        self.watchers: list[Watcher] = []
         self.started = time.time()
         self.ended = 0.0  # set where the ledger comes from a saved file
         self.clear_counters()
@@ -141,6 +154,17 @@ class Ledger:
         self.uses[cut.program] += 1
         for part in ("record", "compile", "transfer", "run", "lookup"):
             self.seconds[part] += getattr(cut, part + "_s")
+        for watcher in self.watchers:
+            watcher.cut(cut)
+
+    def begin_compile(self, instructions: int, line: str) -> None:
+        for watcher in self.watchers:
+            watcher.compiling(instructions, line)
+
+    def add_compile(self, compile: Compile) -> None:
+        self.compiles.append(compile)
+        for watcher in self.watchers:
+            watcher.compiled(compile)
 
     def add_blocked(self, seconds: float) -> None:
         """The host waited so long for a value: a cost of the last cut."""

@@ -175,6 +175,8 @@ def _compile(source: Source, options: dict, event: Event, record: Cut) -> Execut
     why = why_new(seen, recent, store.limit, store.was_evicted(key))
     for guard in guards:
         guard.compile(event, why.sentence)
+    nodes, inputs = len(key.graph.nodes), len(key.graph.inputs)
+    ledger.begin_compile(nodes - inputs, event.line)
     precision = dict(key.environment)["float32_matmul_precision"]
     program = compile_graph(key.graph, key.donation, options, precision, seen)
     program.why = why.sentence
@@ -183,8 +185,7 @@ def _compile(source: Source, options: dict, event: Event, record: Cut) -> Execut
     ledger.count("UncachedCompile")
     ledger.sample("CompileTime", record.compile_s * 1e9, "time")
     ledger.sample("InputOutputAliasCount", len(key.donation))
-    nodes, inputs = len(key.graph.nodes), len(key.graph.inputs)
-    ledger.compiles.append(
+    ledger.add_compile(
         Compile(
             seen.number, why.sentence, event.line, nodes - inputs, inputs,
             len(key.graph.outputs), len(key.donation),
