@@ -11,6 +11,8 @@ from tarry import demo as gpt
 from tarry.doctor import examine
 from tarry.errors import SetupError
 from tarry.ledger import Ledger, ledger
+from tarry.report.causes import explanation
+from tarry.report.page.write import page
 from tarry.report.saved import dump, load
 from tarry.report.text import WIDTH, closing_report, report_text
 from tarry.script import run_script
@@ -31,7 +33,8 @@ def main() -> None:
     "file",
     metavar="FILE",
     type=click.Path(path_type=Path),
-    help="Write the closing report to FILE, not to the terminal; .json: all records.",
+    help="Write the closing report to FILE, not to the terminal; .json: all records; "
+    ".html: all records as a page to look at.",
 )
 @click.argument("script", type=click.Path(exists=True))
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
@@ -59,11 +62,39 @@ def demo(steps: int | None, quick: bool) -> None:
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 def report(file: Path) -> None:
     """Print the closing report of a run saved with `tarry run --report FILE.json`."""
+    closing_report(saved(file)[1], terminal())
+
+
+@main.command()
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+def explain(file: Path) -> None:
+    """Say why each program of a saved run was compiled, and each line cut."""
+    console = terminal()
+    for part in explanation(saved(file)[1]):
+        console.print(part)
+
+
+@main.command()
+@click.option(
+    "-o",
+    "--output",
+    metavar="FILE.html",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Where the page goes; beside LEDGER, under its name, if not given.",
+)
+@click.argument("ledger", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+def view(ledger: Path, output: Path | None) -> None:
+    """Write a page, one HTML file, from LEDGER, a run saved with `tarry run --report`.
+
+    It shows the run in time, its programs, their graphs, and replays a recording.
+    """
+    output = output or ledger.with_suffix(".html")
     try:
-        saved = load(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise click.ClickException(f"{file}: {error}") from None
-    closing_report(saved, terminal())
+        output.write_text(page(saved(ledger)[0]), encoding="utf-8")
+    except OSError as error:
+        why = error.strerror or error
+        raise click.ClickException(f"{output} cannot be written: {why}") from None
+    click.echo(f"tarry: page written to {output}")
 
 
 @main.command()
@@ -116,12 +147,20 @@ def terminal(stderr: bool = False) -> Console:
     return console if console.is_terminal else Console(stderr=stderr, width=WIDTH)
 
 
+def saved(file: Path) -> tuple[str, Ledger]:
+    """The text of a saved run, and its ledger; ClickException if it is none."""
+    try:
+        text = file.read_text(encoding="utf-8")
+        return text, load(text)
+    except (OSError, ValueError, RecursionError) as error:
+        raise click.ClickException(f"{file}: {error}") from None
+
+
 def deliver(ledger: Ledger, file: Path | None) -> bool:
     """Write the report to `file`, or to the terminal; False if `file` failed."""
     if file is not None:
-        text = dump(ledger) if file.suffix == ".json" else report_text(ledger)
         try:
-            file.write_text(text, encoding="utf-8")
+            file.write_text(_report(ledger, file.suffix), encoding="utf-8")
         except OSError as error:
             why = error.strerror or error
             click.echo(f"tarry: {file} cannot be written ({why}):", err=True)
@@ -131,3 +170,9 @@ def deliver(ledger: Ledger, file: Path | None) -> bool:
     click.echo(err=True)
     closing_report(ledger, terminal(stderr=True))
     return file is None
+
+
+def _report(ledger: Ledger, suffix: str) -> str:
+    if suffix in (".json", ".html"):
+        return dump(ledger) if suffix == ".json" else page(dump(ledger))
+    return report_text(ledger)

@@ -105,12 +105,15 @@ def load(text: str) -> Ledger:
 
     Raises ValueError if `text` is not such a file, or not whole.
     """
-    data = json.loads(text)
+    try:
+        data = json.loads(text)
+    except ValueError as error:
+        raise ValueError(f"not a report of tarry, or cut short ({error})") from None
     if not isinstance(data, dict) or data.get("format") != FORMAT:
         raise ValueError(f"not a report of tarry (format {FORMAT})")
     try:
         return _ledger(data)
-    except (AttributeError, IndexError, KeyError, TypeError) as error:
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
         raise ValueError(f"not a complete report of tarry: {error}") from None
 
 
