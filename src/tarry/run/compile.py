@@ -90,13 +90,11 @@ def usable_donation(graph: Graph, donated: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(usable)
 
 
-def compile_graph(
-    graph: Graph, donated: tuple[int, ...], options: dict[str, str], precision: str,
-    seen: Seen,
-) -> Executable:  # fmt: skip
-    """Trace, lower and compile `graph`; raises what a row or XLA raises."""
-    # Unfused kernels are single operations, of which only equal ones compile once.
-    numbers = packing(graph, all_loose=unfused(options))
+def lower_graph(
+    graph: Graph, donated: tuple[int, ...], numbers: list[Num], precision: str,
+    name: str,
+) -> Any:  # fmt: skip
+    """`graph` as JAX's lowered computation; raises what a row raises."""
     floats, ints = vector_sizes(numbers)
     loose = [n for n in numbers if n.loose]
     program = build(graph, numbers)
@@ -111,8 +109,7 @@ def compile_graph(
     def flat(f: Any, i: Any, *rest: Any) -> list[Any]:
         return program(f, i, list(rest[: len(loose)]), list(rest[len(loose) :]))
 
-    flat.__name__ = f"tarry_{seen.number}"
-    started = time.perf_counter()
+    flat.__name__ = name
     with x64(), products(precision), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Some donated buffers were not usable")
         jitted = jax.jit(
@@ -122,13 +119,25 @@ def compile_graph(
             ),
             keep_unused=True,
         )
-        lowered = jitted.lower(
+        return jitted.lower(
             aval((floats,), np.dtype(np.float64)),
             aval((ints,), np.dtype(np.int64)),
             *[aval((), loose_dtype(n.kind)) for n in loose],
             *avals,
         )
-        traced = time.perf_counter()
+
+
+def compile_graph(
+    graph: Graph, donated: tuple[int, ...], options: dict[str, str], precision: str,
+    seen: Seen,
+) -> Executable:  # fmt: skip
+    """Trace, lower and compile `graph`; raises what a row or XLA raises."""
+    # Unfused kernels are single operations, of which only equal ones compile once.
+    numbers = packing(graph, all_loose=unfused(options))
+    started = time.perf_counter()
+    lowered = lower_graph(graph, donated, numbers, precision, f"tarry_{seen.number}")
+    traced = time.perf_counter()
+    with x64():
         compiled = lowered.compile(compiler_options=options or None)
     done = time.perf_counter()
     return Executable(
