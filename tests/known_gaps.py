@@ -6,7 +6,10 @@ from dataclasses import dataclass
 EXPECTED: dict[str, str] = {}
 
 # Skips outside this file: (file, reason).
-SKIPS = {"test_rows_b.py": "halves for which the CPU has no kernel to compare with"}
+SKIPS = {
+    "test_rows_b.py": "halves for which the CPU has no kernel to compare with",
+    "test_page.py": "no Chromium is installed to look at the page with",
+}
 
 
 # What PyTorch's databases (tests/databases) show that tarry does not do.

@@ -14,7 +14,7 @@ from tarry.record.trie import INPUT, Const, Instr, Num
 from tarry.report.explain import spell_spec
 from tarry.report.why import Named, Seen
 
-MOST = 60_000  # operations that a saved ledger holds, of all programs together
+MOST = 40_000  # operations that a saved ledger holds, of all programs together
 
 
 @dataclass(frozen=True, slots=True)

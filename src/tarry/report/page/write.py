@@ -20,12 +20,13 @@ SCRIPTS = (
     "groups", "drawing", "graph", "replay", "replay_view", "tabs",
 )  # fmt: skip
 _SLOT = re.compile(r"<!-- slot: (\w+) -->")
-_ESCAPES = {ord(c): f"\\u{ord(c):04x}" for c in "<>&\u2028\u2029"}
+_UNSAFE = re.compile("[<>&\u2028\u2029]")
 
 
 def page(saved: str) -> str:
     """The page of `saved`, the text that `saved.dump` wrote."""
-    return _SLOT.sub(lambda slot: _slots(saved)[slot[1]], _static("page.html"))
+    parts = _slots(saved)
+    return _SLOT.sub(lambda slot: parts[slot[1]], _static("page.html"))
 
 
 def _slots(saved: str) -> dict[str, str]:
@@ -59,7 +60,8 @@ def _data(saved: str) -> str:
     """
     data: dict[str, Any] = json.loads(saved, parse_constant=lambda _: None)
     data.pop("metrics", None)
-    return json.dumps(data, separators=(",", ":")).translate(_ESCAPES)
+    text = json.dumps(data, separators=(",", ":"))
+    return _UNSAFE.sub(lambda c: f"\\u{ord(c[0]):04x}", text)
 
 
 def _library(name: str) -> str:

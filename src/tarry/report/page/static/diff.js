@@ -67,19 +67,28 @@
     parts.push({ name: "environment", rows: names.flatMap((n) =>
       lines(n.replace("environment: ", ""), was.get(n), is.get(n))) });
     if (!a || !b) return parts;
-    parts.push({ name: "graph: outputs", rows: listed(
-      a.outputs.map(outputText), b.outputs.map(outputText),
-      a.outputs.map((o) => o.node.line), b.outputs.map((o) => o.node.line)) });
-    parts.push({ name: "graph: inputs", rows: listed(
-      a.inputs.map(inputText), b.inputs.map(inputText),
-      a.inputs.map((i) => i.node.line), b.inputs.map((i) => i.node.line)) });
-    parts.push({ name: "graph: operations", rows: operations(a, b) });
+    const inputs = listed(a.inputs.map(inputItem), b.inputs.map(inputItem));
+    const rows = operations(a, b);
+    // Where all else is equal, outputs differ by which values they are.
+    const exact = [...inputs, ...rows].every((r) => r.sign === " ");
+    const item = (o) => outputItem(o, exact);
+    parts.push({ name: "graph: outputs",
+      rows: listed(a.outputs.map(item), b.outputs.map(item)) });
+    parts.push({ name: "graph: inputs", rows: inputs });
+    parts.push({ name: "graph: operations", rows });
     return parts;
   };
 
+  // Items { held, text, line }: `held` is what the key holds; the text, with the name
+  // that the reader knows, finds the partner.
   const named = (thing) => thing.name || "unnamed";
-  const outputText = (o) => `${named(o)} ${o.spec}, made by ${o.node.op}`;
   const inputText = (i) => `${named(i)} ${i.node.specs[0]}`;
+  const inputItem = (i) => ({ held: i.node.specs[0], text: inputText(i),
+    line: i.made || i.node.line });
+  const outputItem = (o, exact) => ({
+    held: `${exact ? o.value : ""} ${o.spec} ${o.node.op}`,
+    text: `${exact ? `%${o.value} ` : ""}${named(o)} ${o.spec}, made by ${o.node.op}`,
+    line: o.node.line });
 
   function lines(name, old, now) {
     const text = (value) => `${name}: ${value === "" ? "none" : value}`;
@@ -90,26 +99,29 @@
   }
 
   function donation(was, is, a, b) {
-    const text = (key, graph) => {
+    const items = (key, graph) => {
       const places = (key.get("donation") || "").split(", ").filter(Boolean);
-      return places.map((p) => graph?.inputs[p]
-        ? `input ${p} (${named(graph.inputs[p])} ${graph.inputs[p].node.specs[0]})`
-        : `input ${p}`);
+      return places.map((p) => ({ held: p, text: graph?.inputs[p]
+        ? `input ${p} (${inputText(graph.inputs[p])})` : `input ${p}` }));
     };
-    return listed(text(was, a), text(is, b));
+    return listed(items(was, a), items(is, b));
   }
 
-  // Equal rows stay, others come or go.
-  function listed(a, b, linesA = [], linesB = []) {
+  // Equal rows stay, others come or go; a row under another name is equal if the key
+  // holds the same.
+  function listed(a, b) {
     const rows = [];
+    const equal = (x, y) => rows.push({ sign: " ", old: x.text, new: y.text,
+      line: y.line });
     let [i, j] = [0, 0];
     const rest = (x, y) => {
-      for (; i < x; i += 1) rows.push({ sign: "-", old: a[i], line: linesA[i] });
-      for (; j < y; j += 1) rows.push({ sign: "+", new: b[j], line: linesB[j] });
+      for (; i < x && j < y && a[i].held === b[j].held; i += 1, j += 1) equal(a[i], b[j]);
+      for (; i < x; i += 1) rows.push({ sign: "-", old: a[i].text, line: a[i].line });
+      for (; j < y; j += 1) rows.push({ sign: "+", new: b[j].text, line: b[j].line });
     };
-    for (const [x, y] of page.align(a, b)) {
+    for (const [x, y] of page.align(a.map((r) => r.text), b.map((r) => r.text))) {
       rest(x, y);
-      rows.push({ sign: " ", old: a[x], new: b[y], line: linesB[y] });
+      equal(a[x], b[y]);
       [i, j] = [x + 1, y + 1];
     }
     rest(a.length, b.length);

@@ -4,7 +4,7 @@
 (() => {
   const { h, svg } = page;
   const MOST = 350;  // boxes that are laid out at once
-  const CLOSEST = 1.25;
+  const CLOSEST = 1.25, READABLE = 0.6;
 
   page.views.graph = (root) => ({
     shown: (number) => {
@@ -100,15 +100,16 @@
     page.plural(state.graph.inputs.length, "input"), " and ",
     page.plural(state.graph.outputs.length, "output"), ".");
     tall(view);
-    if (whole) fit(view);
+    if (whole) fit(view, READABLE);
   }
 
-  function fit(view) {
+  // All of it, or, where that would be too small to read, its top.
+  function fit(view, least = 0) {
     const { canvas, zoom, size } = view;
     const w = canvas.clientWidth;
     if (!w) return;
     const t = tall(view);
-    const k = Math.min(CLOSEST, w / size.width, t / size.height);
+    const k = Math.max(least, Math.min(CLOSEST, w / size.width, t / size.height));
     d3.select(canvas).call(zoom.transform, d3.zoomIdentity
       .translate((w - k * size.width) / 2, Math.max(0, (t - k * size.height) / 2)).scale(k));
   }

@@ -20,12 +20,11 @@
       says: "the host waited for a value that was read" },
   ];
 
-  const texts = new Set(["cause", "detail", "line"]);
+  const texts = ["cause", "detail", "line"].map((n) => data.columns.indexOf(n));
   const cuts = data.cuts.map((row, index) => {
+    for (const i of texts) row[i] = data.strings[row[i]];
     const cut = { index };
-    data.columns.forEach((name, i) => {
-      cut[name] = texts.has(name) ? data.strings[row[i]] : row[i];
-    });
+    for (let i = 0; i < row.length; i += 1) cut[data.columns[i]] = row[i];
     return cut;
   });
   // A cut's parts as stretches of time: all end at `at`, but for the wait after it.

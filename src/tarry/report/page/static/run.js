@@ -139,8 +139,8 @@
   }
 
   function stepTable(ledger, line) {
-    const cost = (c) => d3.sum(c.stretches, ([, from, to]) => to - from);
-    const dear = d3.sort(ledger.cuts, (a, b) => cost(b) - cost(a)).slice(0, 8);
+    const cost = (c) => c.ends - c.begins;
+    const dear = d3.sort(ledger.cuts, (c) => -cost(c)).slice(0, 8);
     return page.table("The dearest cuts", [
       ["step", (c) => page.count(c.step), "right"],
       ["time", (c) => page.seconds(cost(c)), "right"],

@@ -46,9 +46,14 @@
       `tarry ${data.tarry}`);
   }
 
+  // Who has chosen a view goes on into it; arrow keys alone stay on the tabs.
   for (const name of names) {
-    tab(name).addEventListener("click", () => page.go(name, name === "run" ? undefined
-      : program));
+    panel(name).tabIndex = -1;
+    tab(name).addEventListener("click", () => {
+      page.go(name, name === "run" ? undefined : program);
+      show();
+      panel(name).focus({ preventScroll: true });
+    });
   }
   document.getElementById("tabs").addEventListener("keydown", (event) => {
     const at = names.indexOf(page.shown);

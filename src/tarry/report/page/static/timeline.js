@@ -81,11 +81,13 @@
 
   // Cuts by step; what stands before the first step is step 0.
   function stepsOf(ledger) {
-    return [...d3.group(ledger.cuts, (c) => c.step)].map(([step, cuts]) => ({
-      step, cuts,
-      took: page.parts.map((p, i) => d3.sum(cuts, (c) =>
-        d3.sum(c.stretches, ([part, from, to]) => part === i ? to - from : 0))),
-    }));
+    return [...d3.group(ledger.cuts, (c) => c.step)].map(([step, cuts]) => {
+      const took = page.parts.map(() => 0);
+      for (const cut of cuts) {
+        for (const [part, from, to] of cut.stretches) took[part] += to - from;
+      }
+      return { step, cuts, took };
+    });
   }
 
   function cutAt(line, ledger, steps, x) {
@@ -112,13 +114,18 @@
     context.scale(dots, dots);
     const paint = painter(canvas);
     const scale = line.scale();
-    if (line.mode === "time") {
-      columns(context, width, timeColumns(ledger.cuts, scale, width), paint);
-    } else {
-      columns(context, width, stepColumns(steps, scale, width), paint);
-    }
+    const whole = d3.sort(steps, (s) => d3.sum(s.took)).map((s) => d3.sum(s.took));
+    const top = 2 * (d3.quantileSorted(whole, 0.9) || 1);
+    const sums = line.mode === "time" ? timeColumns(ledger.cuts, scale, width)
+      : stepColumns(steps, scale, width, top);
+    columns(context, width, sums, paint);
     marks(context, line, ledger, steps, scale, width, paint);
-    axis(context, scale, width, line.mode, paint);
+    const label = line.mode === "time" ? (at) => `${+at.toPrecision(9)} s`
+      : (at) => steps[at] ? `step ${page.count(steps[at].step)}` : "";
+    axis(context, scale, width, label, paint);
+    if (line.mode === "steps") {
+      context.fillText(`↑ ${page.seconds(top)} or more`, 6, MARKS + GAP + 18);
+    }
   }
 
   // CSS colours by name, looked up once a drawing.
@@ -153,10 +160,8 @@
   }
 
   // Each column's dearest step, in seconds, cut off where most steps would vanish.
-  function stepColumns(steps, scale, width) {
+  function stepColumns(steps, scale, width, top) {
     const sums = page.parts.map(() => new Float64Array(width + 1));
-    const whole = steps.map((s) => d3.sum(s.took)).sort(d3.ascending);
-    const top = 2 * (d3.quantileSorted(whole, 0.9) || 1);
     const per = scale(1) - scale(0);
     const high = new Float64Array(width + 1);
     const first = Math.max(0, Math.floor(scale.invert(0)));
@@ -190,17 +195,27 @@
   }
 
   function marks(context, line, ledger, steps, scale, width, paint) {
-    const drawn = new Map();  // a column holds one mark of each cause
+    const drawn = new Map();  // of a column of pixels, cuts by cause
     const place = new Map(steps.map((s, i) => [s.step, i + 0.5]));
     for (const cut of ledger.cuts) {
       const x = scale(line.mode === "time" ? cut.at : place.get(cut.step));
       if (x < 0 || x > width || line.hidden.has(cut.cause)) continue;
-      const key = `${Math.round(x)}/${cut.cause}`;
-      if (!drawn.has(key)) drawn.set(key, [x, cut]);
+      const column = Math.round(x);
+      if (!drawn.has(column)) drawn.set(column, new Map());
+      const causes = drawn.get(column);
+      causes.set(cut.cause, (causes.get(cut.cause) || 0) + 1);
     }
-    for (const [x, cut] of drawn.values()) {
-      context.fillStyle = paint(ledger.colour(cut.cause));
-      context.fillRect(x - 1, 6, 2, MARKS - 6);
+    for (const [x, causes] of drawn) {
+      const whole = d3.sum(causes.values());
+      const wide = drawn.has(x + 1) || drawn.has(x - 1) ? 1 : 2;
+      let y = MARKS;
+      for (const { name, colour } of ledger.causes) {
+        const tall = ((causes.get(name) || 0) / whole) * (MARKS - 6);
+        if (!tall) continue;
+        context.fillStyle = paint(colour);
+        context.fillRect(wide === 1 ? x : x - 1, y - tall, wide, tall);
+        y -= tall;
+      }
     }
     if (!line.chosen) return;
     const x = scale(line.mode === "time" ? line.chosen.at : place.get(line.chosen.step));
@@ -213,17 +228,16 @@
     context.stroke();
   }
 
-  function axis(context, scale, width, mode, paint) {
+  function axis(context, scale, width, label, paint) {
     context.fillStyle = paint("var(--dim)");
     context.font = `12px ${getComputedStyle(document.body).fontFamily}`;
     context.textBaseline = "bottom";
     for (const tick of scale.ticks(Math.max(2, width / 110))) {
       const x = scale(tick);
       context.fillRect(x, HEIGHT - AXIS, 1, 5);
-      const label = mode === "time" ? (tick === 0 ? "0 s" : `${+tick.toPrecision(9)} s`)
-        : Number.isInteger(tick) ? `step ${page.count(tick)}` : "";
-      const half = context.measureText(label).width / 2;
-      context.fillText(label, Math.max(0, Math.min(x - half, width - 2 * half)), HEIGHT);
+      const text = label(tick);
+      const half = context.measureText(text).width / 2;
+      context.fillText(text, Math.max(0, Math.min(x - half, width - 2 * half)), HEIGHT);
     }
   }
 })();
