@@ -64,7 +64,14 @@
     for (const each of [...boxes, ...clusters]) {
       if (each.within) g.setParent(each.id, each.within.id);
     }
-    for (const { from, to } of edges) g.setEdge(from.id, to.id);
+    // Boxes that follow each other stand below each other; what comes in from the side
+    // does not pull at them.
+    const order = new Map(boxes.map((box, i) => [box, i]));
+    for (const { from, to } of edges) {
+      const aside = from.things || isThing(from) || to.things || isThing(to);
+      const next = order.get(to) - order.get(from) === 1;
+      g.setEdge(from.id, to.id, { weight: aside ? 0 : next ? 20 : 1 });
+    }
     dagre.layout(g);
     return g;
   };
@@ -97,8 +104,9 @@
     }
     const path = d3.line((p) => p.x, (p) => p.y).curve(d3.curveBasis);
     for (const { from, to, n } of shown.edges) {
-      const near = chosen === from.id || chosen === to.id;
-      parts.push(svg("path", { class: near ? "edge near" : "edge",
+      const near = (chosen === from.id || chosen === to.id) && "near";
+      const names = ["edge", from.things && "many", near].filter(Boolean);
+      parts.push(svg("path", { class: names.join(" "),
         "data-from": from.id, "data-to": to.id, d: path(g.edge(from.id, to.id).points), "marker-end": "url(#tip)" },
       svg("title", {}, `${from.label || from.node.op} → ${to.label || to.node.op}: ` +
         page.plural(n, "value"))));

@@ -55,10 +55,27 @@
       node.isPart = node.op === "tarry::view" && direct.size > 0;
     }
     const runs = d3.group(operations, (n) => `${owner.get(n.index)}\n${n.line}`);
-    return [...runs.values()].map((nodes) => ({
-      label: owner.get(nodes[0].index) || "no module",
-      sub: page.file(nodes[0].line), kind: "module", line: nodes[0].line,
-      children: narrow(nodes.map(leaf)) }));
+    return byPath([...runs.values()].map((nodes) => {
+      const [name, { line }] = [owner.get(nodes[0].index), nodes[0]];
+      return { name: name || page.file(line), label: name || page.file(line),
+        sub: name ? page.file(line) : page.source(line), kind: name ? "module" : "line",
+        line, children: narrow(nodes.map(leaf)) };
+    }), 0);
+  }
+
+  // Too many modules in groups by the first parts of their names.
+  function byPath(groups, depth) {
+    const paths = groups.map((g) => g.kind === "line" ? [g.name] : g.name.split("."));
+    const prefix = (i, n) => paths[i].slice(0, n).join(".");
+    const deepest = d3.max(paths, (p) => p.length) || 0;
+    if (groups.length <= WIDE || depth >= deepest) return groups;
+    let n = depth + 1;
+    const lots = (k) => d3.group(groups, (_, i) => prefix(i, k));
+    while (n < deepest && lots(n + 1).size <= WIDE) n += 1;
+    if (lots(n).size === 1) return byPath(groups, n);
+    return [...lots(n)].map(([label, inner]) => inner.length === 1 ? inner[0] : {
+      label, sub: page.plural(inner.length, "group"), kind: "module",
+      children: narrow(byPath(inner, n)) });
   }
 
   function shared(names) {

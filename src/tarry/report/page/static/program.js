@@ -4,6 +4,7 @@
 
 (() => {
   const INPUT = "tarry::input";
+  const LISTED = 500;  // programs in the menu: the most used
   const NUMBERS = { b: "bool", i: "int", f: "float", c: "complex" };
 
   page.isInput = (node) => node.op === INPUT;
@@ -37,8 +38,17 @@
   page.isSeed = (number) => number.name === "seed" || number.name === "draw";
 
   // `aten::relu(%4)`
-  page.spell = (node) =>
-    page.isInput(node) ? "input" : `${node.op}(${node.args.map(spell).join(", ")})`;
+  page.spell = (node) => page.isInput(node) ? "input"
+    : `${node.op}(${geometry(node) || node.args.map(spell).join(", ")})`;
+
+  // A view or write says where: (shape, strides, offset, dtype), after the base's spec.
+  const PLACE = /^\((\([\d, ]*\)), (\([\d, ]*\)), (\d+), torch\.\w+\)$/;
+
+  function geometry({ op, args, reads }) {
+    const place = /^tarry::(view|write)$/.test(op) && PLACE.exec(args.at(-1));
+    return place && [...reads.map(spell), `shape ${place[1]}`, `strides ${place[2]}`,
+      `offset ${place[3]}`].join(", ");
+  }
 
   function spell(arg) {
     if (typeof arg === "number") return `%${arg}`;
@@ -149,10 +159,14 @@
   // The menu of programs that Graph and Replay share.
   page.menu = (chosen, view) => {
     const { h } = page;
+    const { programs } = page.ledger;
+    const listed = programs.length <= LISTED ? programs
+      : d3.sort(new Set([page.chosen(chosen),
+        ...d3.sort(programs, (p) => -p.uses).slice(0, LISTED)]), (p) => p.program);
     const select = h("select", {
       "aria-label": "program",
       onchange: () => page.go(view, Number(select.value)),
-    }, page.ledger.programs.map((p) => h("option",
+    }, listed.map((p) => h("option",
       { value: p.program, selected: p.program === chosen },
       `#${p.program} · ${page.plural(p.instructions, "operation")} · ` +
       `${page.plural(p.uses, "use")} · ${page.shorten(page.file(p.line), 40)}`)));

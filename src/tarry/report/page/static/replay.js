@@ -102,9 +102,9 @@
       "on: the device computes meanwhile. Every output is now a device buffer that its " +
       "tensor holds.",
       r.program.donated ? `${page.plural(r.program.donated, "input buffer")} ` +
-      `${r.program.donated === 1 ? "was" : "were"} donated: an output may be written ` +
-      "over it, so that weights are updated in place." : "No input buffer was donated.",
-      "The next recording begins, empty. What survives here is its input."],
+      `${r.program.donated === 1 ? "was" : "were"} donated: outputs may be written there, ` +
+      "so that weights are updated in place." : "No input buffer was donated.",
+      "The next recording begins, empty. What survives here may be an input of it."],
   };
 
   const KEY = {

@@ -31,7 +31,8 @@
       causeTable(ledger),
       ledger.data.fallbacks.length > 0 && fallbackTable(ledger));
     page.fill(detail, h("p", { class: "dim" },
-      "Click the line for a cut, or walk from cut to cut with ← and →."));
+      "Click the line for a cut, or walk from cut to cut with ← and →. Once it is clicked, ",
+      "scrolling over it zooms; drag to move."));
     return { shown: () => line.draw() };
   };
 
