@@ -366,6 +366,21 @@ def test_a_page_without_lines_graphs_or_numbers(folder, saved, look):
         assert re.search("Nothing was computed|No program was", tab.inner_text("main"))
 
 
+def test_a_program_that_cannot_be_shown_spoils_no_other(folder, saved, browser):
+    data = copy.deepcopy(saved)
+    data["programs"][0]["graph"]["outputs"] = [10**6]
+    file = written(folder, "broken.html", data)
+    tab = browser.new_page()
+    for view in VIEWS[1:]:
+        tab.goto(f"file://{file}#{view}/0")
+        assert "cannot be shown" in tab.inner_text(f"#view-{view}")
+        tab.goto(f"file://{file}#{view}/2")
+        assert "cannot be shown" not in tab.inner_text(f"#view-{view}")
+    tab.keyboard.press("ArrowRight")
+    assert tab.locator("#stage").input_value() == "1"
+    tab.close()
+
+
 def test_ten_thousand_steps(folder, saved, look):
     data = copy.deepcopy(saved)
     at = {name: i for i, name in enumerate(data["columns"])}

@@ -16,10 +16,12 @@
   ];
   const NEAR = 14, VALUES = 80, KEY_LINES = 60, PACE = 700;
 
+  const view = { timer: null };
+  document.addEventListener("keydown", (event) => pressed(view, event));
+  window.addEventListener("hashchange", () => stop(view));
+
   page.views.replay = (root) => {
-    const view = { root, timer: null };
-    document.addEventListener("keydown", (event) => pressed(view, event));
-    window.addEventListener("hashchange", () => stop(view));
+    Object.assign(view, { root, replay: null });
     return {
       shown: (number) => {
         const program = page.chosen(number);

@@ -30,6 +30,7 @@
       const kept = made[name].shown?.(program);
       if (kept !== undefined && name !== "run") program = kept;
     } catch (error) {
+      delete made[name];
       page.fill(panel(name), page.note("This part of the ledger cannot be shown: ",
         `${error}`));
       console.error(error);
