@@ -120,3 +120,53 @@ def test_not_a_saved_report(tmp_path):
     done = tarry("report", tmp_path / "r.json")
     assert done.returncode == 1
     assert "not a report of tarry" in done.stderr
+
+
+LOOP = """
+import torch, tarry
+x = torch.ones(4, device="tarry")
+tarry.sync()
+for n in (4, 4, 3):
+    y = (x[:n] * 2).sum()
+    tarry.sync()
+    print(y.item() + (y + 1).item())
+"""
+
+
+@pytest.fixture
+def loop(tmp_path):
+    file = tmp_path / "loop.py"
+    file.write_text(LOOP)
+    return file
+
+
+def test_limits_that_are_kept(loop):
+    limits = ("--max-compiles", 4, "--max-cuts-per-step", 2)
+    done = tarry("run", *limits, loop)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("\n") == 3
+
+
+def test_too_many_compiles_fail_with_their_reasons(loop):
+    done = tarry("run", "--max-compiles", 2, loop)
+    assert done.returncode == 1
+    assert "tarry: 4 programs compiled, 2 allowed:\n  #0 at " in done.stderr
+    words = f"  #3 at {loop}:7: 1 operation was added, the first of them tarry::view"
+    assert f"{words} at {loop}:6\n" in done.stderr
+
+
+def test_too_many_cuts_fail_with_their_lines(loop):
+    done = tarry("run", "--max-cuts-per-step", 1, loop)
+    assert done.returncode == 1
+    words = (
+        "tarry: 3 steps cut more than 1 times; in step 2, the first of them, 2 cuts:"
+    )
+    assert f"{words}\n  {loop}:7: tarry.sync() (" in done.stderr
+    assert f"\n  {loop}:8: a number was read (item, bool, int, float) (" in done.stderr
+
+
+def test_watch_tells_of_compiles(loop):
+    done = tarry("run", "--watch", loop)
+    assert done.returncode == 0
+    assert "tarry: compiled program #0 in " in done.stderr
+    assert re.search(r"^step 2: .* program #1; ", done.stderr, re.MULTILINE)

@@ -39,12 +39,12 @@ def test_a_region_is_one_program_from_border_to_border(x):
     assert double_then_add.__name__ == "double_then_add"
     first, second = list(ledger.cuts)[-2:]
     assert (first.cause, first.detail) == (
-        "border of a compiled region",
-        "double_then_add begins",
+        "beginning of a compiled region",
+        "double_then_add",
     )
     assert (second.cause, second.detail) == (
-        "border of a compiled region",
-        "double_then_add ends",
+        "end of a compiled region",
+        "double_then_add",
     )
     with cuts(0):
         same(make(3, 4) * 2 + 1, y)
@@ -75,7 +75,7 @@ def test_as_wrapper_and_context_manager(x):
     same((make(3, 4) + 1) * 2, z)
     with tarry.step():
         z = x - 1
-    assert ledger.cuts[-1].detail == "step ends"
+    assert ledger.cuts[-1].detail == "step"
     same(make(3, 4) - 1, z)
 
 

@@ -10,7 +10,14 @@ from tarry.report.live import install
 register()
 install(config.debug, config.debug_file)
 
-from tarry.api import device, device_count, devices, manual_seed, sync  # noqa: E402
+from tarry.api import (  # noqa: E402
+    device,
+    device_count,
+    devices,
+    explain,
+    manual_seed,
+    sync,
+)
 from tarry.region import budget, compile, no_host_reads, step  # noqa: E402
 from tarry.version import __version__  # noqa: E402
 
@@ -21,6 +28,7 @@ __all__ = [
     "device",
     "device_count",
     "devices",
+    "explain",
     "manual_seed",
     "no_host_reads",
     "step",

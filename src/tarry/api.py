@@ -1,5 +1,6 @@
 """The public functions of `tarry`."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -7,7 +8,8 @@ import torch
 from tarry.cut.cause import Cause
 from tarry.cut.sync import cut
 from tarry.dispatch.device import StepCuts
-from tarry.ledger import ledger
+from tarry.ledger import Compile, Cut, ledger
+from tarry.report.live import compile_block, cut_block
 
 
 def device(index: int | None = None) -> torch.device:
@@ -40,6 +42,24 @@ def sync(wait: bool = False, reset_scope: bool = True) -> None:
     StepCuts.enabled = False
     ledger.count("MarkStep")
     cut(Cause.SYNC, wait=wait)
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """What was compiled and cut so far, oldest first (the last 20,000 of each); as text
+    a block each."""
+
+    compiles: list[Compile]
+    cuts: list[Cut]
+
+    def __str__(self) -> str:
+        blocks = [*map(compile_block, self.compiles), *map(cut_block, self.cuts)]
+        return "".join(blocks)
+
+
+def explain() -> Explanation:
+    """Why each program was compiled and each recording cut, as records."""
+    return Explanation(list(ledger.compiles), list(ledger.cuts))
 
 
 def manual_seed(seed: int, device: Any = None) -> None:

@@ -12,6 +12,8 @@ from tarry.doctor import examine
 from tarry.errors import SetupError
 from tarry.ledger import Ledger, ledger
 from tarry.report.causes import explanation
+from tarry.report.limits import broken_limits
+from tarry.report.live import Watch
 from tarry.report.page.write import page
 from tarry.report.saved import dump, load
 from tarry.report.text import WIDTH, closing_report, report_text
@@ -36,16 +38,46 @@ def main() -> None:
     help="Write the closing report to FILE, not to the terminal; .json: all records; "
     ".html: all records as a page to look at.",
 )
+@click.option(
+    "--watch", is_flag=True, help="Tell of steps and compiles as they happen."
+)
+@click.option(
+    "--max-compiles",
+    metavar="N",
+    type=click.IntRange(min=0),
+    help="Fail if more programs are compiled.",
+)
+@click.option(
+    "--max-cuts-per-step",
+    metavar="N",
+    type=click.IntRange(min=0),
+    help="Fail if a step cuts more often.",
+)
 @click.argument("script", type=click.Path(exists=True))
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
-def run(file: Path | None, script: str, args: tuple[str, ...]) -> None:
+def run(
+    file: Path | None,
+    watch: bool,
+    max_compiles: int | None,
+    max_cuts_per_step: int | None,
+    script: str,
+    args: tuple[str, ...],
+) -> None:
     """Run SCRIPT as `python SCRIPT ARGS…` would, then report what tarry did.
 
-    The exit code is the script's, or 1 if it is 0 and FILE cannot be written.
+    The exit code is the script's, or 1 if it is 0 and FILE cannot be written or a limit
+    was exceeded.
     """
+    watcher = Watch(sys.stderr)
+    if watch:
+        ledger.watchers.append(watcher)
     code = run_script(script, args)
+    watcher.close()
     written = deliver(ledger, file)
-    sys.exit(code or (0 if written else 1))
+    broken = broken_limits(ledger, max_compiles, max_cuts_per_step)
+    for text in broken:
+        click.echo(f"tarry: {text}", err=True)
+    sys.exit(code or (0 if written and not broken else 1))
 
 
 @main.command()

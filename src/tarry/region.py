@@ -15,6 +15,7 @@ from tarry.cut.cause import Cause
 from tarry.cut.guard import Budget, FewGraphs, NoCuts, NoReads, guarded
 from tarry.cut.sync import cut
 from tarry.dispatch.device import StepCuts
+from tarry.ledger import ledger
 from tarry.run.options import custom
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -53,7 +54,7 @@ class Region:
 
     def __enter__(self) -> "Region":
         if Region._open == 0:
-            cut(Cause.REGION, f"{self.name} begins")
+            cut(Cause.REGION_BEGIN, self.name)
         with ExitStack() as stack:
             stack.enter_context(_counted())
             stack.enter_context(_step_cuts_off())
@@ -68,7 +69,8 @@ class Region:
 
     def _end(self, kind: Any, error: Any, trace: Any) -> None:
         if Region._open == 1 and kind is None:
-            cut(Cause.REGION, f"{self.name} ends")
+            ledger.count("MarkStep")
+            cut(Cause.REGION_END, self.name)
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
         self._entered.pop().__exit__(kind, error, trace)

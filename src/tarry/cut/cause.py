@@ -6,7 +6,8 @@ from enum import Enum
 class Cause(Enum):
     SYNC = "tarry.sync()"
     STEP = "end of optimizer.step()"
-    REGION = "border of a compiled region"
+    REGION_BEGIN = "beginning of a compiled region"
+    REGION_END = "end of a compiled region"
     ITEM = "a number was read (item, bool, int, float)"
     HOST = "a tensor was copied to the CPU"
     PRINT = "a tensor was printed"

@@ -107,7 +107,7 @@ def _run_pending(
         _revert(trace, live, set(wanted), failure)
     _settle(trace, live, dict(zip(wanted, results, strict=True)))
     trace.node.visits += 1
-    if cause in (Cause.SYNC, Cause.STEP):
+    if cause in (Cause.SYNC, Cause.STEP, Cause.REGION_END):
         ledger.steps += 1
     ledger.add_cut(record)
     recorder.restart(config.trie_limit)

@@ -134,7 +134,7 @@ class Watch(Watcher):
 
     def close(self) -> None:
         self.done.set()
-        if self.terminal:
+        if self.terminal and self.step:
             self.out.write("\r\x1b[2K")
             self.out.flush()
 
