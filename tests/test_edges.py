@@ -94,6 +94,7 @@ def test_complex_logarithms_of_sums_have_the_branch_of_the_cpu():
     check(torch.logaddexp, COMPLEX, COMPLEX.flip(0), grad=False)
     check(lambda x: torch.logcumsumexp(x, 0), COMPLEX, grad=False, views=False)
     check(lambda x: torch.logsumexp(x, 0), COMPLEX, grad=False, views=False)
+    check(lambda x: torch.logsumexp(x, 0), 500 * COMPLEX[:4], grad=False, views=False)
 
 
 def test_integer_logspace_truncates_its_ends_first():

@@ -3,6 +3,8 @@
 
 from typing import Any
 
+import numpy as np
+
 from tarry.lower.activation import zero_unless
 from tarry.lower.layout import iterated, like, row_major
 from tarry.lower.precision import const, factor, widen
@@ -76,6 +78,6 @@ def prelu_backward(call: Call, grad: Any, x: Any, weight: Any) -> tuple[Any, Any
 
 @row("native_dropout_backward", scalars=("scale",), strides=iterated())
 def dropout_backward(call: Call, grad: Any, kept: Any, scale: Any) -> Any:
-    y = widen(grad)
+    y = convert(grad, np.dtype(np.float32)) if grad.dtype == np.bool_ else widen(grad)
     y = lax.mul(lax.mul(y, convert(kept, y.dtype)), factor(y, scale))
     return convert(y, call.out.dtype)

@@ -270,10 +270,9 @@ def logsumexp(call: Call, x, dim: Dims, keepdim: bool):
     axes = axes_of(dim, x.ndim)
     if count(x, axes) == 0:
         return lax.full(call.out.shape, -np.inf, call.out.dtype)
-    if x.dtype.kind == "c":
-        return fit(lax.log(total(lax.exp(x), axes)), call.out)
-    peak = lax.reduce_max(x, axes)
+    peak = lax.reduce_max(lax.real(x) if x.dtype.kind == "c" else x, axes)
     peak = lax.select(lax.is_finite(peak), peak, _full(peak, 0))
+    peak = convert(peak, x.dtype)
     kept = [d for d in range(x.ndim) if d not in axes]
     shifted = lax.sub(x, lax.broadcast_in_dim(peak, x.shape, kept))
     return fit(lax.add(lax.log(total(lax.exp(shifted), axes)), peak), call.out)
