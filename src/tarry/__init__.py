@@ -9,6 +9,11 @@ from tarry.report.live import install
 
 register()
 install(config.debug, config.debug_file)
+if config.metrics_file:
+    from tarry.debug.metrics import EveryStep
+    from tarry.ledger import ledger
+
+    ledger.watchers.append(EveryStep())
 
 from tarry.api import (  # noqa: E402
     device,

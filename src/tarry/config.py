@@ -34,6 +34,7 @@ class Config:
     xla_options: str
     debug: int
     debug_file: str
+    metrics_file: str
 
 
 def _read(name: str, default: T, parse: Callable[[str], T], wanted: str) -> T:
@@ -97,6 +98,9 @@ def load() -> Config:
             "'auto' or 'none'",
         ),
         debug=_read("TARRY_DEBUG", _torch_xla_level(), _level, "0, 1 or 2"),
+        metrics_file=_read(
+            "TARRY_METRICS_FILE", os.environ.get("XLA_METRICS_FILE", ""), str, "a path"
+        ),
         debug_file=_read(
             "TARRY_DEBUG_FILE", os.environ.get("PT_XLA_DEBUG_FILE", ""), str, "a path"
         ),

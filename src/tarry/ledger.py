@@ -6,8 +6,8 @@ totals for all.
 
 import time
 from collections import Counter, defaultdict, deque
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -104,9 +104,19 @@ class Watcher:
         """A cut has launched its program."""
 
 
+_nothing = nullcontext()
+
+
+def no_span(name: str) -> AbstractContextManager:
+    return _nothing
+
+
 class Ledger:
+    """`span(name)`: a context that a profiler shows, where one is running."""
+
     def __init__(self) -> None:
         self.watchers: list[Watcher] = []
+        self.span: Callable[[str], AbstractContextManager] = no_span
         self.started = time.time()
         self.ended = 0.0  # set where the ledger comes from a saved file
         self.clear_counters()
@@ -152,6 +162,10 @@ class Ledger:
         self.cuts.append(cut)
         self.cut_totals[cut.cause, cut.detail, cut.line] += 1
         self.uses[cut.program] += 1
+        self.sample("InstructionsPerCut", cut.instructions)
+        if cut.instructions:
+            per_op = cut.record_s / cut.instructions
+            self.sample("RecordTimePerInstruction", per_op * 1e9, "time")
         for part in ("record", "compile", "transfer", "run", "lookup"):
             self.seconds[part] += getattr(cut, part + "_s")
         for watcher in self.watchers:

@@ -58,7 +58,7 @@ def cut(cause: Cause, detail: str = "", wait: bool = False) -> None:
     Raises ProgramError if the program cannot be compiled or run.
     """
     begun = time.perf_counter()
-    with recorder.closed() as trace:
+    with ledger.span("tarry::cut"), recorder.closed() as trace:
         live = live_slots(trace)
         wanted = tuple(sorted([v for v in live if v not in trace.inputs]))
         if wanted:
@@ -178,7 +178,8 @@ def _compile(source: Source, options: dict, event: Event, record: Cut) -> Execut
     nodes, inputs = len(key.graph.nodes), len(key.graph.inputs)
     ledger.begin_compile(nodes - inputs, event.line)
     precision = dict(key.environment)["float32_matmul_precision"]
-    program = compile_graph(key.graph, key.donation, options, precision, seen)
+    with ledger.span("tarry::compile"):
+        program = compile_graph(key.graph, key.donation, options, precision, seen)
     program.why = why.sentence
     store.put(key, program)
     record.compile_s, record.compiled = time.perf_counter() - started, True
@@ -205,11 +206,13 @@ def _launch(trace: Trace, bound: Bound, program: Executable, record: Cut) -> lis
     moved = time.perf_counter()
     taken = map(trace.numbers.__getitem__, bound.numbers)
     numbers = list(chain.from_iterable(taken))
-    results = launch(program, [e.data for e in entries], numbers)
+    with ledger.span("tarry::run"):
+        results = launch(program, [e.data for e in entries], numbers)
     done = time.perf_counter()
     record.transfer_s, record.run_s = moved - started, done - moved
     ledger.sample("ExecuteTime", record.run_s * 1e9, "time")
     ledger.sample("TensorsGraphSize", len(bound.graph.nodes))
+    ledger.sample("ScalarInputs", len(numbers))
     ledger.count("ExecuteComputation")
     return results
 

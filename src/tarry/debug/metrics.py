@@ -4,9 +4,13 @@ Times are nanoseconds, sizes bytes. Source of names and format: torch_xla 2.9,
 `torch_xla/debug/metrics.py` and `csrc/runtime/metrics.cpp`.
 """
 
+import sys
+import warnings
 from collections import Counter
+from pathlib import Path
 
-from tarry.ledger import ledger
+from tarry.config import config
+from tarry.ledger import Cut, Watcher, ledger
 from tarry.record.trie import recorder
 from tarry.report.metrics import report, short_report
 
@@ -92,3 +96,40 @@ def short_metrics_report(
 def executed_fallback_ops() -> list[str]:
     """Names of the operators that ran on the CPU."""
     return [name for name in counter_names() if name.startswith("aten::")]
+
+
+def save_metrics(file: str | None = None) -> None:
+    """Append the report to `file`, `STDOUT` or `STDERR`; to `TARRY_METRICS_FILE` if
+    none is given, and nowhere if there is none.
+
+    A step's report begins with the line `[MetricsData; step=N]`.
+    """
+    name = config.metrics_file if file is None else file
+    text = f"[MetricsData; step={ledger.steps}]\n{metrics_report()}\n"
+    if name in ("STDOUT", "STDERR"):
+        getattr(sys, name.lower()).write(text)
+    elif name:
+        with Path(name).open("a", encoding="utf-8") as out:
+            out.write(text)
+
+
+class EveryStep(Watcher):
+    """Saves the metrics at the end of every step; warns once where it cannot."""
+
+    def __init__(self) -> None:
+        self.step, self.failed = 0, False
+
+    def cut(self, record: Cut) -> None:
+        if record.step == self.step or self.failed:
+            return
+        self.step = record.step
+        try:
+            save_metrics()
+        except OSError as error:
+            self.failed = True
+            why = error.strerror or error
+            warnings.warn(
+                f"metrics cannot be saved to {config.metrics_file} ({why}); the run "
+                "goes on without.",
+                stacklevel=2,
+            )

@@ -41,6 +41,7 @@ from tarry.dispatch.kernels import all_kernels
 from tarry.dispatch.lists import foreach_kernels
 from tarry.dispatch.operands import contiguous_spec, host_slot
 from tarry.dispatch.storage import bytes_of, is_ours, new_tensor
+from tarry.ledger import ledger, no_span
 from tarry.run.execute import block
 
 _library: list[Any] = []
@@ -187,6 +188,7 @@ def register() -> None:
     torch.serialization.register_package(15, _location, _restore)
     register_optimizer_step_post_hook(_after_step)
     Naming.names_of = staticmethod(names.names_of)
+    ledger.span = _span
 
 
 def _location(storage: Any) -> str | None:
@@ -200,6 +202,13 @@ def _restore(storage: Any, location: str) -> Any:
     data = bytes_of(storage.clone())
     out = contiguous_spec((storage.nbytes(),), torch.uint8)
     return new_tensor(host_slot(data, out)).untyped_storage()
+
+
+def _span(name: str) -> AbstractContextManager:
+    """A span of `torch.profiler`, while it is at work."""
+    if seam.profiler_enabled():
+        return torch.profiler.record_function(name)
+    return no_span(name)
 
 
 class StepCuts:

@@ -24,6 +24,8 @@ PRINT_CODES = {torch._tensor_str._str_intern.__code__}
 APPLY_CODE = torch.nn.Module._apply.__code__
 APPLY_NAMES = ("param", "param_applied")
 
+profiler_enabled = torch._C._autograd._profiler_enabled
+
 create_empty_tensor = torch._C._acc.create_empty_tensor
 without_torch_function = torch._C.DisableTorchFunctionSubclass
 

@@ -16,7 +16,7 @@ def upload(arrays: list[np.ndarray]) -> list[Any]:
     The arrays must not change afterwards: on the CPU the buffer is their memory.
     """
     started = time.perf_counter()
-    with x64():
+    with ledger.span("tarry::transfer"), x64():
         buffers = jax.device_put(arrays, device())
     ledger.sample("TransferToDeviceTime", (time.perf_counter() - started) * 1e9, "time")
     ledger.sample("OutboundData", sum(a.nbytes for a in arrays), "bytes")
@@ -27,7 +27,8 @@ def upload(arrays: list[np.ndarray]) -> list[Any]:
 def fetch(buffer: Any) -> np.ndarray:
     """The value of a buffer; waits for the program that makes it."""
     started = time.perf_counter()
-    array = np.asarray(buffer)
+    with ledger.span("tarry::wait"):
+        array = np.asarray(buffer)
     waited = time.perf_counter() - started
     ledger.sample("TransferFromDeviceTime", waited * 1e9, "time")
     ledger.add_blocked(waited)

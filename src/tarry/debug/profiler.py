@@ -1,0 +1,85 @@
+"""Profilers: tarry's cuts, compiles, transfers and runs are spans of `torch.profiler`
+wherever it is at work; here are JAX's traces, which show the device as well.
+
+The names are those of torch_xla's `debug.profiler`.
+"""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import torch
+
+from tarry.api import sync
+from tarry.errors import UnsupportedError
+from tarry.ledger import ledger
+from tarry.lower.xla import jax
+from tarry.record.lines import user_line
+
+
+@contextmanager
+def trace(log_dir: str) -> Iterator[None]:
+    """Record a trace of JAX and the device for TensorBoard or Perfetto into `log_dir`.
+
+    Pending work is cut before and after, so that the trace holds the block's own.
+    """
+    sync(wait=True)
+    with jax.profiler.trace(log_dir), _spans_of_jax():
+        yield
+        sync(wait=True)
+
+
+def start_trace(log_dir: str) -> None:
+    """Begin a trace that `stop_trace` ends."""
+    jax.profiler.start_trace(log_dir)
+
+
+def stop_trace() -> None:
+    jax.profiler.stop_trace()
+
+
+@contextmanager
+def Trace(name: str, **notes: Any) -> Iterator[None]:
+    """A span of this name in the traces of JAX and of `torch.profiler`."""
+    with jax.profiler.TraceAnnotation(name, **notes), _record(name):
+        yield
+
+
+@contextmanager
+def StepTrace(name: str, step_num: int | None = None) -> Iterator[None]:
+    """A step in the traces, ended by `tarry.sync()`."""
+    notes = {} if step_num is None else {"step_num": step_num}
+    with jax.profiler.StepTraceAnnotation(name, **notes), _record(name):
+        yield
+        sync()
+
+
+def start_server(port: int) -> None:
+    """Not offered: raises UnsupportedError. JAX's server can be reached from every
+    network interface, and cannot be told otherwise."""
+    raise UnsupportedError(
+        "a profiler server", str(user_line()), "use tarry.debug.profiler.trace(log_dir)"
+    )
+
+
+def _record(name: str) -> Any:
+    return torch.profiler.record_function(name)
+
+
+@contextmanager
+def _spans_of_jax() -> Iterator[None]:
+    """tarry's own spans are those of JAX's trace, too."""
+    outer = ledger.span
+
+    @contextmanager
+    def both(name: str) -> Iterator[None]:
+        with ExitStack() as stack:
+            stack.enter_context(jax.profiler.TraceAnnotation(name))
+            stack.enter_context(outer(name))
+            yield
+
+    ledger.span = both
+    try:
+        yield
+    finally:
+        ledger.span = outer
