@@ -215,3 +215,20 @@ def test_fractional_pooling_of_an_unbatched_input_takes_the_first_samples():
         )
 
     check(pool, make(4, 5, 5, 5), samples, grad=False)
+
+
+def test_list_operators_take_numbers_of_the_cpu_as_tensors():
+    ours = [make(2, seed=i).to(DEVICE) for i in range(2)]
+    factors = [torch.tensor(2.0), torch.tensor(-3.0, dtype=torch.float64)]
+    found = torch._foreach_mul(ours, factors)
+    same([make(2) * 2, make(2, seed=1) * -3], found)
+    with pytest.raises(RuntimeError, match="same device"):
+        torch._foreach_mul(ours, [torch.ones(2), torch.ones(2)])
+
+
+def test_strides_of_tensors_without_elements():
+    for make_one in (torch.zeros, torch.empty, torch.ones):
+        assert make_one(5, 0, 10, device=DEVICE).stride() == (10, 10, 1)
+    x = torch.zeros(5, 0, 10).to(DEVICE)
+    assert (x + 1).stride() == x.flip(0).stride() == x.stride() == (10, 10, 1)
+    assert x.sum(0).stride() == (10, 1)

@@ -37,7 +37,7 @@ GROUPS = {
     "gradients, float32": Group(["grad"], DTYPES[:1], 12),
     "forward, other dtypes": Group(["forward"], DTYPES[1:], 4),
     "other ways, float32": Group(KINDS[2:], DTYPES[:1], 4, every=4),
-    "modules": Group(modules.KINDS, DTYPES[:1], 8),
+    "modules": Group(modules.KINDS, DTYPES[:1], 3),
     "optimizers": Group(optimizers.KINDS, DTYPES[:1], CAP),
 }
 

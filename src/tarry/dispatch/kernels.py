@@ -246,7 +246,7 @@ def make_results(trace: Any, node: Instr) -> tuple:
         st.slot = slot
         st.__class__ = TarryStorage
         trace.add_result(slot)
-        outs.append(out if s.contiguous else restride(out, s.shape, s.strides))
+        outs.append(out if s.plain else restride(out, s.shape, s.strides))
     return tuple(outs)
 
 

@@ -14,7 +14,7 @@ from tarry.dispatch import seam
 from tarry.dispatch.exits import on_host
 from tarry.dispatch.growth import infer
 from tarry.dispatch.kernels import Param, params
-from tarry.dispatch.operands import KINDS, foreign, read, store
+from tarry.dispatch.operands import KINDS, foreign, from_host, read, store
 from tarry.dispatch.storage import new_tensor
 from tarry.lower.table import TABLE, Row
 from tarry.record.lines import runs_below, user_line
@@ -119,16 +119,18 @@ def _one(t: torch.Tensor) -> tuple[Any, tuple]:
 
 
 def _tensors(tensors: list[torch.Tensor]) -> tuple[int, ...]:
-    """Value numbers of a list of tensors of the device."""
+    """Value numbers of a list of tensors of the device, or 0-d ones of the CPU."""
     found = []
     for t in tensors:
         try:
             at = t.untyped_storage().slot.at
         except AttributeError:
-            raise RuntimeError(
-                "Expected all tensors to be on the same device, but found at least two "
-                f"devices, {seam.DEVICE}:0 and {t.device}!"
-            ) from None
+            if t.dim() or t.device.type != "cpu":
+                raise RuntimeError(
+                    "Expected all tensors to be on the same device, but found at least "
+                    f"two devices, {seam.DEVICE}:0 and {t.device}!"
+                ) from None
+            t, at = from_host(t), -1
         found.append(at if at >= 0 else read(t))
     return tuple(found)
 

@@ -104,7 +104,7 @@ def new_tensor(slot: Slot) -> torch.Tensor:
     """A tensor with a fresh storage whose base value is `slot`'s."""
     spec = slot.spec
     tensor = attach(seam.create_empty_tensor(spec.shape, spec.dtype), slot)
-    return tensor if spec.contiguous else restride(tensor, spec.shape, spec.strides)
+    return tensor if spec.plain else restride(tensor, spec.shape, spec.strides)
 
 
 def restride(

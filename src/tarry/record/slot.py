@@ -50,9 +50,15 @@ def geometry_number(geometry: tuple) -> int:
 
 
 class Spec:
-    """Logical shape, strides (elements) and dtype of a value; interned."""
+    """Logical shape, strides (elements) and dtype of a value; interned.
 
-    __slots__ = ("contiguous", "dtype", "geometry", "numel", "shape", "strides")
+    `plain`: a new tensor of this shape has these strides without being told (one
+    without elements gets strides of 0, where PyTorch's kernels count 0 as 1).
+    """
+
+    __slots__ = (
+        "contiguous", "dtype", "geometry", "numel", "plain", "shape", "strides",
+    )  # fmt: skip
 
     def __init__(self, shape: tuple, strides: tuple, dtype: Any) -> None:
         self.shape, self.strides, self.dtype = shape, strides, dtype
@@ -61,6 +67,7 @@ class Spec:
             numel *= n
         self.numel = numel
         self.contiguous = numel < 2 or strides == contiguous_strides(shape)
+        self.plain = self.contiguous and (numel > 0 or len(shape) < 2)
         self.geometry = geometry_number((shape, strides, 0, dtype))
 
     def __repr__(self) -> str:

@@ -105,7 +105,7 @@ class Instr:
         self.spec = specs[0] if specs else None
         self.shape = specs[0].shape if specs else None
         self.dtype = specs[0].dtype if specs else None
-        self.strided = bool(specs) and not specs[0].contiguous
+        self.strided = bool(specs) and not specs[0].plain
         self.next: dict[Any, Instr] = {}
         self.programs: dict[Any, Any] = {}
         self.visits = 0
