@@ -23,6 +23,7 @@ from tarry.api import (  # noqa: E402
     manual_seed,
     sync,
 )
+from tarry.debug.live import live_tensors  # noqa: E402
 from tarry.region import budget, compile, no_host_reads, step  # noqa: E402
 from tarry.version import __version__  # noqa: E402
 
@@ -34,6 +35,7 @@ __all__ = [
     "device_count",
     "devices",
     "explain",
+    "live_tensors",
     "manual_seed",
     "no_host_reads",
     "step",
