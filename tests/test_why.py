@@ -145,17 +145,19 @@ def test_state_that_a_first_step_makes():
     assert "Adam's " in found.why and " of Linear." in found.why
 
 
-def test_an_operation_was_added(x):
-    def step(a, more):
-        b = a.sin()
-        if more:
-            b = b.cosh()
-        line = here(1)
-        return b.exp().sum(), line
+def one_more(a, more):
+    """One operation more if `more`; and its line."""
+    b = a.sin()
+    if more:
+        b = b.cosh()
+    line = here(1)
+    return b.exp().sum(), line
 
-    ran(step, x, False)
-    found = ran(step, x, True)
-    line = step(x, True)[1]
+
+def test_an_operation_was_added(x):
+    ran(one_more, x, False)
+    found = ran(one_more, x, True)
+    line = one_more(x, True)[1]
     assert found.reason == Reason.ADDED.name
     assert found.why == f"1 operation was added, the first of them aten::cosh at {line}"
     assert found.differs_at == line and found.new == "aten::cosh"
@@ -163,16 +165,9 @@ def test_an_operation_was_added(x):
 
 
 def test_operations_vanished(x):
-    def step(a, more):
-        b = a.sin()
-        if more:
-            b = b.cosh()
-        line = here(1)
-        return b.exp().sum(), line
-
-    ran(step, x, True)
-    found = ran(step, x, False)
-    line = step(x, False)[1]
+    ran(one_more, x, True)
+    found = ran(one_more, x, False)
+    line = one_more(x, False)[1]
     assert found.reason == Reason.REMOVED.name
     assert found.why == f"1 operation vanished, the first of them aten::cosh ({line})"
 

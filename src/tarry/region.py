@@ -150,6 +150,6 @@ def budget(compiles: int | None = None, cuts: int | None = None) -> Iterator[Bud
     """BudgetError where the block would compile or cut once more than that; it lists
     all of them, with cause and line. None: any number. Gives the counts:
     `len(b.compiled)` and `len(b.done)`."""
-    with guarded(Budget(compiles, cuts)) as found:
-        assert isinstance(found, Budget)
-        yield found
+    spent = Budget(compiles, cuts)
+    with guarded(spent):
+        yield spent

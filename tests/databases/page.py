@@ -1,6 +1,7 @@
 """`docs/operators.md` from records."""
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -116,14 +117,17 @@ def _cells(c: Counts) -> list[str]:
     return [*map(str, numbers), *shares]
 
 
+def _entries_of(pairs: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """(what, its entries as a cell), by what, of pairs of what and an entry."""
+    found: dict[str, set[str]] = {}
+    for what, name in pairs:
+        found.setdefault(what, set()).add(name)
+    return [(w, " ".join(f"`{n}`" for n in sorted(found[w]))) for w in sorted(found)]
+
+
 def fallback_table(records: list[Record]) -> list[str]:
-    entries: dict[str, set[str]] = {}
-    for r in records:
-        for op in r.fallbacks:
-            entries.setdefault(op, set()).add(r.name)
     lines = ["| operator | entries | reason |", "|---|---|---|"]
-    for op, names in sorted(entries.items()):
-        listed = " ".join(f"`{n}`" for n in sorted(names))
+    for op, listed in _entries_of((op, r.name) for r in records for op in r.fallbacks):
         lines.append(f"| `{op}` | {listed} | {VIA_CPU.get(op, '')} |")
     return lines
 
@@ -143,13 +147,8 @@ def wrong_table(records: list[Record]) -> list[str]:
 
 
 def reads_table(records: list[Record]) -> list[str]:
-    entries: dict[str, set[str]] = {}
-    for r in records:
-        for cause in r.reads:
-            entries.setdefault(cause, set()).add(r.name)
     lines = ["| cause of the cut | entries |", "|---|---|"]
-    for cause, names in sorted(entries.items()):
-        listed = " ".join(f"`{n}`" for n in sorted(names))
+    for cause, listed in _entries_of((c, r.name) for r in records for c in r.reads):
         lines.append(f"| {cause} | {listed} |")
     return lines
 

@@ -16,6 +16,7 @@ from tarry.errors import (
     TooManyGraphsError,
 )
 from tarry.record.lines import user_line
+from tarry.report.spell import spell_cause
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +28,7 @@ class Event:
     line: str
 
     def __str__(self) -> str:
-        return f"{self.cause.value}{': ' * bool(self.detail)}{self.detail}"
+        return spell_cause(self.cause.value, self.detail)
 
 
 class Guard:
@@ -50,11 +51,11 @@ guards: list[Guard] = []
 
 
 @contextmanager
-def guarded(guard: Guard) -> Iterator[Guard]:
+def guarded(guard: Guard) -> Iterator[None]:
     """`guard` is asked, too, in the block."""
     guards.append(guard)
     try:
-        yield guard
+        yield
     finally:
         guards.remove(guard)
 

@@ -29,7 +29,7 @@ from tarry.lower.build import LoweringError
 from tarry.record.graph import Bound, bind
 from tarry.record.lines import user_line
 from tarry.record.slot import DEVICE, HOST, IR, POISONED, Failure, Slot
-from tarry.record.trie import Trace, live_slots, operands, recorder
+from tarry.record.trie import Trace, full_name, live_slots, operands, recorder
 from tarry.report.explain import NEAREST, why_new
 from tarry.report.programs import Source
 from tarry.report.why import Named, Seen
@@ -284,9 +284,8 @@ def _unaffected(trace: Trace, wanted: tuple, error: LoweringError) -> tuple:
 
 
 def _compile_error(error: LoweringError) -> CompileError:
-    name = error.node.op
     return CompileError(
-        name if name.startswith("tarry::") else f"aten::{name}",
+        full_name(error.node.op),
         str(error.node.line),
         _first_line(error.reason),
     )

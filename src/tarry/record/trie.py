@@ -120,6 +120,11 @@ class Instr:
         return nodes
 
 
+def full_name(op: str) -> str:
+    """An operation's name with its namespace, `aten` where none is written."""
+    return op if op.startswith("tarry::") else f"aten::{op}"
+
+
 def count_numbers(args: Arg) -> int:
     if isinstance(args, tuple):
         return sum(map(count_numbers, args))

@@ -11,7 +11,7 @@ from tarry.dtypes import SHORT
 from tarry.lower.table import ARGUMENTS
 from tarry.record.graph import Graph, Node
 from tarry.record.slot import Spec
-from tarry.record.trie import INPUT, VIEW, WRITE, Const, Num, operands
+from tarry.record.trie import INPUT, VIEW, WRITE, Const, Num, full_name, operands
 from tarry.report.spell import plural
 from tarry.report.why import Reason, Seen, Why
 
@@ -411,4 +411,4 @@ def _value(arg: Any) -> str:
 def _name(node: Node) -> str:
     if node.op == INPUT:
         return f"an input {spell(node)}"
-    return node.op if node.op.startswith("tarry::") else f"aten::{node.op}"
+    return full_name(node.op)

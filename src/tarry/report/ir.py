@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import Any
 
-from tarry.record.graph import Graph, Node
+from tarry.record.graph import Graph
 from tarry.record.slot import Spec
-from tarry.record.trie import INPUT, Const, Num, operands
+from tarry.record.trie import INPUT, Const, Num, full_name, operands
 from tarry.report.explain import spell_spec
 from tarry.report.spell import plural
 from tarry.report.why import Named
@@ -30,7 +30,9 @@ def graph_text(graph: Graph, names: Sequence[Named], donated: Sequence[int]) -> 
             entry += 1
         else:
             args = ", ".join(_spell(a) for a in node.args)
-            lines.append(f"  {results} = {_op(node)}({args}) {specs}  # {node.line}")
+            lines.append(
+                f"  {results} = {full_name(node.op)}({args}) {specs}  # {node.line}"
+            )
     lines.append("  return " + ", ".join(f"%{v}" for v in graph.outputs))
     return "\n".join(lines) + "\n"
 
@@ -43,7 +45,7 @@ def dot_text(graph: Graph, names: Sequence[Named]) -> str:
     entry = 0
     for at, node in enumerate(graph.nodes):
         values = range(len(makers), len(makers) + len(node.specs))
-        label = f"{_op(node)}\n{', '.join(map(spell_spec, node.specs))}"
+        label = f"{full_name(node.op)}\n{', '.join(map(spell_spec, node.specs))}"
         style = "shape=ellipse"
         if node.op == INPUT:
             name = names[entry].name if entry < len(names) else ""
@@ -63,10 +65,6 @@ def dot_text(graph: Graph, names: Sequence[Named]) -> str:
 def _quoted(text: str) -> str:
     text = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     return f'"{text}"'
-
-
-def _op(node: Node) -> str:
-    return node.op if node.op.startswith("tarry::") else f"aten::{node.op}"
 
 
 def _spell(arg: Any) -> str:

@@ -4,7 +4,7 @@ were too many: so that a test on a CPU protects a job on an accelerator."""
 from collections import defaultdict
 
 from tarry.ledger import Cut, Ledger
-from tarry.report.spell import plural
+from tarry.report.spell import plural, spell_cause
 
 
 def broken_limits(
@@ -34,7 +34,7 @@ def _steps_over(ledger: Ledger, most: int) -> list[str]:
         return []
     step, cuts = over[0]
     rows = [
-        f"  {c.line}: {c.cause}{': ' * bool(c.detail)}{c.detail} "
+        f"  {c.line}: {spell_cause(c.cause, c.detail)} "
         f"({plural(c.instructions, 'instruction')})"
         for c in cuts
     ]

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TextIO
 
 from tarry.ledger import Compile, Cut, Watcher, ledger
-from tarry.report.spell import plural, seconds, short
+from tarry.report.spell import plural, seconds, short, spell_cause
 
 PATIENCE = 1.0  # seconds of compiling before a line says so, and between two of them
 
@@ -30,21 +30,22 @@ def compile_block(c: Compile) -> str:
 
 def cut_block(c: Cut) -> str:
     """Why the recording was cut, where, and what that cost."""
-    cause = f"{c.cause}: {c.detail}" if c.detail else c.cause
     what = "compiled" if c.compiled else "cached"
-    costs = ", ".join(
-        f"{part} {seconds(getattr(c, part + '_s'))}"
-        for part in ("record", "lookup", "compile", "transfer", "run")
-        if getattr(c, part + "_s") >= 5e-5
-    )
+    costs = _costs(c, "record lookup compile transfer run")
     rows = [
-        ("cause", cause),
+        ("cause", spell_cause(c.cause, c.detail)),
         ("size", f"{plural(c.instructions, 'instruction')} pending, "
                  f"{plural(c.outputs, 'output')}"),
         ("cost", costs or "nothing to speak of"),
     ]  # fmt: skip
     title = f"tarry: cut at {c.line} (step {c.step}), program #{c.program}, {what}"
     return _block(title, rows)
+
+
+def _costs(c: Cut, parts: str) -> str:
+    """What these parts of a cut took, as far as it shows."""
+    took = ((part, getattr(c, f"{part}_s")) for part in parts.split())
+    return ", ".join(f"{part} {seconds(s)}" for part, s in took if s >= 5e-5)
 
 
 def _block(title: str, rows: list[tuple[str, str]]) -> str:
@@ -111,11 +112,7 @@ class Watch(Watcher):
         if record.step == self.step:
             return
         now = time.perf_counter()
-        parts = ", ".join(
-            f"{part} {seconds(getattr(record, part + '_s'))}"
-            for part in ("record", "compile", "transfer", "run", "blocked")
-            if getattr(record, part + "_s") >= 5e-5
-        )
+        parts = _costs(record, "record compile transfer run blocked")
         notable = record.compiled or record.step % 100 == 0
         self._line(
             f"step {record.step:,}: {seconds(now - self.began)}, "

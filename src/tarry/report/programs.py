@@ -10,7 +10,7 @@ from tarry.ledger import Compile
 from tarry.lower.table import ARGUMENTS, TABLE
 from tarry.record.graph import Node
 from tarry.record.slot import Spec
-from tarry.record.trie import INPUT, Const, Instr, Num
+from tarry.record.trie import INPUT, Const, Instr, Num, full_name
 from tarry.report.explain import spell_spec
 from tarry.report.why import Named, Seen
 
@@ -81,7 +81,7 @@ def _input(name: Named) -> dict[str, Any]:
 
 def _row(node: Node | Instr) -> list[Any]:
     """[operation, arguments, results, line]."""
-    name = node.op if node.op.startswith("tarry::") else f"aten::{node.op}"
+    name = full_name(node.op)
     args: list[Any] = []
     if node.op != INPUT:
         names = _parameters(node.op)

@@ -14,6 +14,11 @@ def short(text: str) -> str:
     return re.sub(rf"(?<![\w/.-]){re.escape(here)}", "", text) if here != "/" else text
 
 
+def spell_cause(cause: str, detail: str) -> str:
+    """A cut's cause, and of what (an operator, a region) where that is known."""
+    return f"{cause}: {detail}" if detail else cause
+
+
 def plural(n: int, noun: str) -> str:
     return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
 

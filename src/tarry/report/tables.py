@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tarry.ledger import Compile, Fallback, Ledger
-from tarry.report.spell import plural, seconds, share, short
+from tarry.report.spell import plural, seconds, share, short, spell_cause
 
 ROWS = 12
 Row = Sequence[str]
@@ -41,8 +41,7 @@ def cut_table(ledger: Ledger) -> Table:
 
     def row(item: tuple[tuple[str, str, str], int]) -> Row:
         (cause, detail, line), n = item
-        what = f"{cause}: {detail}" if detail else cause
-        return f"{n:,}", share(n, cuts), what, line
+        return f"{n:,}", share(n, cuts), spell_cause(cause, detail), line
 
     return _table("Why the recording was cut", ">cuts|>share|cause|line", totals, row)
 
