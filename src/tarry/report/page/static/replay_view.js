@@ -18,7 +18,6 @@
 
   const view = { timer: null };
   document.addEventListener("keydown", (event) => pressed(view, event));
-  window.addEventListener("hashchange", () => stop(view));
 
   page.views.replay = (root) => {
     Object.assign(view, { root, replay: null });
@@ -32,6 +31,7 @@
         if (view.replay?.program !== program) build(view, program);
         return program.program;
       },
+      left: () => stop(view),
     };
   };
 

@@ -7,8 +7,11 @@
   const made = {};
   let program;  // the one that Programs, Graph and Replay last showed
 
+  // What was asked for is shown when this returns; the browser's Back leads here too.
   page.go = (view, number) => {
-    location.hash = number === undefined ? view : `${view}/${number}`;
+    const address = number === undefined ? `#${view}` : `#${view}/${number}`;
+    if (location.hash !== address) history.pushState(null, "", address);
+    show();
   };
 
   const tab = (name) => document.getElementById(`tab-${name}`);
@@ -18,6 +21,7 @@
     const [asked, number] = location.hash.slice(1).split("/");
     const name = names.includes(asked) ? asked : "run";
     if (/^\d+$/.test(number || "")) program = Number(number);
+    made[page.shown]?.left?.();
     for (const each of names) {
       const chosen = each === name;
       tab(each).setAttribute("aria-selected", String(chosen));
@@ -52,7 +56,6 @@
     panel(name).tabIndex = -1;
     tab(name).addEventListener("click", () => {
       page.go(name, name === "run" ? undefined : program);
-      show();
       panel(name).focus({ preventScroll: true });
     });
   }
@@ -64,6 +67,12 @@
     const name = names.at(to % names.length);
     page.go(name, name === "run" ? undefined : program);
     tab(name).focus();
+  });
+  document.addEventListener("click", (event) => {
+    const link = event.target.closest?.("a[href^='#']");
+    if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
+    event.preventDefault();
+    page.go(...link.getAttribute("href").slice(1).split("/"));
   });
   window.addEventListener("hashchange", show);
   summary();
