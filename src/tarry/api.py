@@ -7,6 +7,7 @@ import torch
 
 from tarry.cut.cause import Cause
 from tarry.cut.sync import cut
+from tarry.dispatch import seam
 from tarry.dispatch.device import StepCuts
 from tarry.ledger import Compile, Cut, ledger
 from tarry.report.live import compile_block, cut_block
@@ -19,7 +20,7 @@ def device(index: int | None = None) -> torch.device:
     """
     if index not in (None, 0):
         raise ValueError(f"tarry has one device, index 0; got {index}")
-    return torch.device("tarry", 0)
+    return torch.device(seam.DEVICE, 0)
 
 
 def device_count() -> int:

@@ -25,6 +25,7 @@ settings: dict[str, Setting] = {}
 class Config:
     """Settings of this process; the variables' meaning is in `docs/settings.md`."""
 
+    device: str
     platform: str
     cache_size: int
     node_budget: int
@@ -62,6 +63,10 @@ def _positive(text: str) -> int:
     return value
 
 
+def _device_name(text: str) -> str:
+    return {"tarry": "tarry", "xla": "xla"}[text]
+
+
 def _flag(text: str) -> bool:
     return {"0": False, "1": True, "false": False, "true": True}[text.lower()]
 
@@ -85,6 +90,7 @@ def load() -> Config:
     """
     number = "a positive whole number"
     return Config(
+        device=_read("TARRY_DEVICE", "tarry", _device_name, "'tarry' or 'xla'"),
         platform=_read("TARRY_PLATFORM", "", str.lower, "a platform name"),
         cache_size=_read("TARRY_COMPILATION_CACHE_SIZE", 2048, _positive, number),
         node_budget=_read("TARRY_NODE_BUDGET", 50_000, _positive, number),

@@ -93,13 +93,13 @@ class DeviceModule(ModuleType):
     def initial_seed(self) -> int:
         return random.stream.seed
 
-    def get_rng_state(self, device: Any = "tarry") -> torch.Tensor:
+    def get_rng_state(self, device: Any = seam.DEVICE) -> torch.Tensor:
         """The random state: 16 bytes, seed and number of draws (little-endian)."""
         state = random.stream
         data = state.seed.to_bytes(8, "little") + state.draws.to_bytes(8, "little")
         return torch.tensor(list(data), dtype=torch.uint8)
 
-    def set_rng_state(self, new_state: torch.Tensor, device: Any = "tarry") -> None:
+    def set_rng_state(self, new_state: torch.Tensor, device: Any = seam.DEVICE) -> None:
         if new_state.numel() != 16 or new_state.dtype is not torch.uint8:
             raise ValueError(
                 "a random state of tarry is a uint8 tensor of 16 elements, got "
@@ -114,7 +114,7 @@ class DeviceModule(ModuleType):
         return [torch.bfloat16, torch.float16]
 
     def is_autocast_enabled(self) -> bool:
-        return torch.is_autocast_enabled("tarry")
+        return torch.is_autocast_enabled(seam.DEVICE)
 
 
 WRAPPED = linalg.WRAPPED | views.WRAPPED | ctc.WRAPPED | rrelu.WRAPPED
@@ -157,11 +157,11 @@ def equal(self: torch.Tensor, other: torch.Tensor) -> bool:
 
 
 def register() -> None:
-    """Make `tarry` a device of this process.
+    """Make `tarry` (or what `TARRY_DEVICE` says) a device of this process.
 
     Raises OldTorchError or SlotTakenError.
     """
-    module = DeviceModule("torch.tarry")
+    module = DeviceModule(f"torch.{seam.DEVICE}")
     seam.claim_device(module)
     library = torch.library.Library("aten", "IMPL")
     generated = all_kernels()
@@ -192,7 +192,7 @@ def register() -> None:
 
 
 def _location(storage: Any) -> str | None:
-    return "tarry:0" if storage.device.type == seam.DEVICE else None
+    return f"{seam.DEVICE}:0" if storage.device.type == seam.DEVICE else None
 
 
 def _restore(storage: Any, location: str) -> Any:

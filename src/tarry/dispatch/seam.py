@@ -7,10 +7,11 @@ import torch
 import torch._tensor_str
 from torch.utils import backend_registration
 
+from tarry.config import config
 from tarry.errors import OldTorchError, SlotTakenError
 
 NEEDED_TORCH = "2.13"
-DEVICE = "tarry"
+DEVICE = config.device
 
 Tensor = torch.Tensor
 DispatchKey = torch._C.DispatchKey
@@ -38,7 +39,7 @@ class _DeviceGuard(torch._C._acc.DeviceGuard):
 
 
 def claim_device(module: Any) -> None:
-    """Register PrivateUse1 as `tarry`.
+    """Register PrivateUse1 as `DEVICE`.
 
     Raises OldTorchError or SlotTakenError.
     """
@@ -50,7 +51,25 @@ def claim_device(module: Any) -> None:
     )
     if setup is None or not hasattr(torch._C, "_acc"):
         raise OldTorchError(torch.__version__, NEEDED_TORCH)
-    setup(DEVICE, module, device_guard=_DeviceGuard())
+    if DEVICE == "xla":
+        _claim_as_xla(module)
+    else:
+        setup(DEVICE, module, device_guard=_DeviceGuard())
+
+
+def _claim_as_xla(module: Any) -> None:
+    """PyTorch's setup, one step after the other, because it refuses a name for which
+    `Tensor.is_xla` exists: that of a device it knows and does not bring."""
+    torch.utils.rename_privateuse1_backend(DEVICE)
+    torch.Tensor.is_xla = property(lambda self: self.device.type == DEVICE)
+    torch.Tensor.xla = lambda self, device=None, non_blocking=False, **options: self.to(
+        device or DEVICE, non_blocking=non_blocking, **options
+    )
+    torch.utils.generate_methods_for_privateuse1_backend(for_tensor=False)
+    torch._register_device_module(DEVICE, module)
+    hook = backend_registration._DummyPrivateUse1Hook()
+    torch._C._acc.register_python_privateuseone_hook(hook)
+    torch._C._acc.register_python_privateuseone_device_guard(_DeviceGuard())
 
 
 def op_overload(name: str) -> Any:
