@@ -17,7 +17,7 @@ TREES = {f.relative_to(ROOT).as_posix(): ast.parse(f.read_text()) for f in FILES
 
 ORDER = [
     "version", "errors", "ledger", "config", "dtypes", "record", "cache", "lower",
-    "report", "run", "cut", "dispatch", "region", "api",
+    "report", "run", "cut", "dispatch", "region", "api", "loop", "amp",
 ]  # fmt: skip
 # Outside the order: entry points and what they offer; they may import anything.
 TOP = {"__init__", "__main__", "cli", "coverage", "debug", "demo", "doctor", "script"}

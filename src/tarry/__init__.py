@@ -24,20 +24,45 @@ from tarry.api import (  # noqa: E402
     sync,
 )
 from tarry.debug.live import live_tensors  # noqa: E402
+from tarry.loop.closures import add_step_closure  # noqa: E402
+from tarry.loop.random_state import (  # noqa: E402
+    fork_rng,
+    get_rng_state,
+    set_rng_state,
+)
+from tarry.loop.stepping import (  # noqa: E402
+    get_mat_mul_precision,
+    mark_step,
+    optimizer_step,
+    set_custom_compile_options,
+    set_mat_mul_precision,
+)
+from tarry.loop.waiting import get_memory_info, wait_device_ops  # noqa: E402
 from tarry.region import budget, compile, no_host_reads, step  # noqa: E402
 from tarry.version import __version__  # noqa: E402
 
 __all__ = [
     "__version__",
+    "add_step_closure",
     "budget",
     "compile",
     "device",
     "device_count",
     "devices",
     "explain",
+    "fork_rng",
+    "get_mat_mul_precision",
+    "get_memory_info",
+    "get_rng_state",
     "live_tensors",
     "manual_seed",
+    "mark_step",
     "no_host_reads",
+    "optimizer_step",
+    "set_custom_compile_options",
+    "set_mat_mul_precision",
+    "set_rng_state",
     "step",
     "sync",
+    "wait_device_ops",
 ]

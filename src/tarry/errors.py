@@ -111,3 +111,12 @@ class BudgetError(TarryError):
 class UnsupportedError(TarryError):
     def __init__(self, what: str, line: str, instead: str) -> None:
         super().__init__(f"{what} is not supported on tarry ({line}): {instead}")
+
+
+class ClosureError(TarryError):
+    def __init__(self, what: str, line: str, error: BaseException) -> None:
+        super().__init__(
+            f"a {what} asked for at {line} raised on its worker thread: "
+            f"{type(error).__name__}: {error}. The steps since then are done; the "
+            f"device goes on working. Correct the function given at {line}."
+        )

@@ -10,9 +10,15 @@ class Cause(Enum):
     REGION_END = "end of a compiled region"
     ITEM = "a number was read (item, bool, int, float)"
     HOST = "a tensor was copied to the CPU"
+    NUMPY = "a tensor was read as a list or an array (tolist, numpy)"
     PRINT = "a tensor was printed"
-    SAVE = "a tensor was saved, pickled or deep-copied"
+    SAVE = "a tensor was saved or pickled"
     SHAPE = "a result's shape depends on data"
     FALLBACK = "an operator runs on the CPU"
     BUDGET = "too many pending instructions"
     EXPORT = "a device buffer was handed out"
+    LOADER = "a data loader hands out its next batch"
+    UNLAZY = "tarry.unlazy()"
+
+
+STEP_ENDS = frozenset({Cause.SYNC, Cause.STEP, Cause.REGION_END, Cause.LOADER})

@@ -16,7 +16,7 @@ from tarry import dtypes
 from tarry.cache.key import Key
 from tarry.cache.store import Store
 from tarry.config import config
-from tarry.cut.cause import Cause
+from tarry.cut.cause import STEP_ENDS, Cause
 from tarry.cut.guard import Event, guards
 from tarry.errors import (
     CompileError,
@@ -44,6 +44,9 @@ Live = dict[int, list[Slot]]
 store: Store[Key, Executable] = Store(config.cache_size)
 _numbers = count()
 
+# Called after every cut that did not fail, with its cause, even if nothing was pending.
+after_cut: list[Callable[[Cause], None]] = []
+
 
 class Naming:
     """What the user calls the tensors on some slots, one answer for each list of them;
@@ -68,6 +71,8 @@ def cut(cause: Cause, detail: str = "", wait: bool = False) -> None:
             recorder.restart(config.trie_limit)
     if wait or (config.sync_wait and wanted):
         block()
+    for listener in after_cut:
+        listener(cause)
 
 
 def _run_pending(
@@ -107,7 +112,7 @@ def _run_pending(
         _revert(trace, live, set(wanted), failure)
     _settle(trace, live, dict(zip(wanted, results, strict=True)))
     trace.node.visits += 1
-    if cause in (Cause.SYNC, Cause.STEP, Cause.REGION_END):
+    if cause in STEP_ENDS:
         ledger.steps += 1
     ledger.add_cut(record)
     recorder.restart(config.trie_limit)
