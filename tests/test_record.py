@@ -37,11 +37,32 @@ def test_the_same_trace_adds_nothing(x):
 
 
 def test_other_traces_share_their_beginning(x):
-    y = x.exp()
-    tarry.sync()
-    size = recorder.size
-    y = x.exp().cos()  # noqa: F841
-    assert recorder.size == size + 1
+    sizes = []
+    for further in (False, True):
+        y = x.exp()
+        if further:
+            y = y.cos()
+        tarry.sync()
+        sizes.append(recorder.size)
+    assert sizes[1] == sizes[0] + 1
+
+
+def test_each_place_that_records_has_its_own_lines(x):
+    def first():
+        y = x.exp()
+        return y.cos()
+
+    def second():
+        y = x.exp()
+        return y.cos()
+
+    for function in (first, second, first):
+        y = function()  # noqa: F841
+        start = function.__code__.co_firstlineno
+        lines = [(n.line.function, n.line.number) for n in recorder.trace.node.path()]
+        assert lines[-2:] == [(function.__name__, start + i) for i in (1, 2)]
+        tarry.sync()
+    assert [c.compiled for c in list(ledger.cuts)[-2:]] == [False, False]
 
 
 def test_trie_is_bounded(x, monkeypatch):

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from tarry.record.trie import NOWHERE, Line
+from tarry.record.trie import NOWHERE, Line, recorder
 
 _PACKAGE = str(Path(__file__).parent.parent) + "/"
 _OWN_SCRIPTS = (_PACKAGE + "demo", _PACKAGE + "gallery")
@@ -51,16 +51,32 @@ def _other_threads() -> list[FrameType]:
     return ([main] if main is not None else []) + list(frames.values())
 
 
-def user_line() -> Line:
-    """The innermost user line of this thread; on a thread without one (autograd's),
-    that of the thread that waits for it."""
+def _innermost() -> FrameType | None:
     frame = _user_frame(sys._getframe())
     if frame is None:
         frame = next(filter(None, map(_user_frame, _other_threads())), None)
+    return frame
+
+
+def user_line() -> Line:
+    """The innermost user line of this thread; on a thread without one (autograd's),
+    that of the thread that waits for it."""
+    frame = _innermost()
     if frame is None:
         return NOWHERE
     code = frame.f_code
     return Line(code.co_filename, frame.f_lineno, code.co_name)
+
+
+def _user_place() -> tuple[str, int]:
+    """`user_line().place`, without the making of a line."""
+    frame = _innermost()
+    if frame is None:
+        return NOWHERE.place
+    return frame.f_code.co_filename, frame.f_lineno
+
+
+recorder.where = _user_place
 
 
 def runs_below(codes: set[Any]) -> bool:

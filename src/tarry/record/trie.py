@@ -8,7 +8,7 @@ about it (result specs, source line) is computed once, when the edge is made.
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from sys import getrefcount
@@ -67,6 +67,10 @@ class Line:
     file: str
     number: int
     function: str = ""
+
+    @property
+    def place(self) -> tuple[str, int]:
+        return self.file, self.number
 
     def __str__(self) -> str:
         return f"{self.file}:{self.number}"
@@ -194,16 +198,35 @@ class _Gate(dict):
             return default
 
 
+class _Start(dict):
+    """The edges of a trace that holds nothing yet: those of the root that belongs to
+    the user's line, found once a trace."""
+
+    def __init__(self, recorder: "Recorder") -> None:
+        self._recorder = recorder
+
+    def get(self, key: Any, default: Any = None) -> Any:
+        return self._recorder.root_of(self._recorder.where()).next.get(key, default)
+
+
 class Recorder:
     """The one recording of the device. `lock` guards growth and cuts.
+
+    Each line that begins traces has a root of its own in the trie: two places of a
+    program that record the same operations share no instruction, and so no line.
+    `where` tells the line's file and number; `record/lines.py` sets it.
 
     Kernels commit without the lock, so while a cut is at work the trace is closed:
     kernels of other threads wait, and start again on the next trace.
     """
 
+    where: Callable[[], tuple[str, int]]
+
     def __init__(self) -> None:
         self.lock = threading.RLock()
         self.root = Instr(None, "", (), (), NOWHERE)
+        self.root.next = _Start(self)
+        self._roots: dict[tuple[str, int], Instr] = {}
         self.size = 0
         self.epoch = 1
         self.trace = Trace(self.root, self.epoch)
@@ -216,12 +239,24 @@ class Recorder:
         self, node: Instr, key: Any, op: str, args: tuple, specs: tuple, line: Line
     ) -> Instr:
         """The new edge `key` from `node` (or the one another thread just made)."""
+        if node is self.root:
+            node = self.root_of(line.place)
         with self.lock:
             found = node.next.get(key)
             if found is None:
                 found = node.next[key] = Instr(node, op, args, specs, line)
                 self.size += 1
             return found
+
+    def root_of(self, place: tuple[str, int]) -> Instr:
+        """Where traces that begin at this line start."""
+        found = self._roots.get(place)
+        if found is None:
+            with self.lock:
+                root = Instr(None, "", (), (), NOWHERE)
+                found = self._roots.setdefault(place, root)
+                self.size += 1
+        return found
 
     @contextmanager
     def closed(self) -> Iterator[Trace]:
@@ -239,19 +274,19 @@ class Recorder:
     def restart(self, limit: int) -> None:
         """Begin the next trace; an overgrown trie is dropped."""
         if self.size > limit:
-            self._retired += visits(self.root)
-            self.root, self.size = Instr(None, "", (), (), NOWHERE), 0
+            self._retired += visits(self._roots.values())
+            self._roots, self.size = {}, 0
         self.epoch += 1
         self.trace = Trace(self.root, self.epoch)
 
     def op_counts(self) -> Counter[str]:
         """How often each operation was recorded, up to the last cut."""
-        return self._retired + visits(self.root)
+        return self._retired + visits(self._roots.values())
 
 
-def visits(root: Instr) -> Counter[str]:
+def visits(roots: Iterable[Instr]) -> Counter[str]:
     """Operations on the paths to all cuts, each as often as it was cut there."""
-    order, stack = [], [root]
+    order, stack = [], list(roots)
     while stack:
         node = stack.pop()
         order.append(node)
