@@ -14,7 +14,7 @@ import torch
 
 from tarry import dtypes
 from tarry.cut.cause import Cause
-from tarry.cut.guard import reading
+from tarry.cut.guard import guards, reading
 from tarry.cut.sync import cut
 from tarry.dispatch import seam
 from tarry.dispatch.operands import from_host
@@ -22,6 +22,7 @@ from tarry.dispatch.storage import TarryStorage, is_ours, slot_of
 from tarry.dispatch.trial import has_bare_number, try_out
 from tarry.errors import PoisonedError, RunError, UnsupportedError
 from tarry.ledger import ledger
+from tarry.record.calls import comes_by
 from tarry.record.lines import runs_below, user_line
 from tarry.record.slot import HOST, IR, POISONED, Failure, Slot
 from tarry.run.transfer import fetch
@@ -33,9 +34,11 @@ class FallbackWarning(UserWarning):
 
 def base_on_host(s: Slot, cause: Cause, detail: str = "") -> torch.Tensor:
     """A CPU tensor with the base value of a slot; must not be written to."""
+    if guards or s.state is IR:
+        cause, detail = _told(cause, detail)
     reading(cause, detail)
     if s.state is IR:
-        cut(_print_or(cause), detail)
+        cut(cause, detail)
     if s.state is POISONED:
         raise PoisonedError(s.data.error) from s.data.error
     if s.state is HOST:
@@ -48,8 +51,15 @@ def base_on_host(s: Slot, cause: Cause, detail: str = "") -> torch.Tensor:
         raise failure from error
 
 
-def _print_or(cause: Cause) -> Cause:
-    return Cause.PRINT if runs_below(seam.PRINT_CODES) else cause
+def _told(cause: Cause, detail: str) -> tuple[Cause, str]:
+    """The cause in the user's terms: what was called, not how PyTorch goes about it."""
+    if runs_below(seam.PRINT_CODES):
+        return Cause.PRINT, ""
+    if cause is Cause.HOST and runs_below(seam.SAVE_CODES):
+        return Cause.SAVE, ""
+    if cause is Cause.HOST and comes_by(("tolist", "numpy")):
+        return Cause.NUMPY, ""
+    return cause, detail
 
 
 def value_of(t: torch.Tensor, cause: Cause, detail: str = "") -> torch.Tensor:
@@ -75,8 +85,8 @@ def copy_of(t: torch.Tensor, cause: Cause, detail: str = "") -> torch.Tensor:
     return value.clone() if slot_of(t).state is HOST else value
 
 
-def read_bytes(storage: Any) -> torch.UntypedStorage:
-    return base_on_host(storage.slot, Cause.SAVE).clone().untyped_storage()
+def read_bytes(storage: Any, cause: Cause) -> torch.UntypedStorage:
+    return base_on_host(storage.slot, cause).clone().untyped_storage()
 
 
 TarryStorage.read_bytes = staticmethod(read_bytes)

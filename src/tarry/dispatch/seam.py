@@ -19,7 +19,8 @@ META_KEYS = torch._C.DispatchKeySet(DispatchKey.Meta)
 
 # Formatting a tensor runs ordinary operators on it; these frames tell a print apart.
 PRINT_CODES = {torch._tensor_str._str_intern.__code__}
-
+# Saving copies a storage to the CPU; this frame tells it from a user's own copy.
+SAVE_CODES = {torch.save.__code__}
 
 # `Module._apply` and its names of a parameter and of what takes its place.
 APPLY_CODE = torch.nn.Module._apply.__code__

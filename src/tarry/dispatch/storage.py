@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from tarry.cut.cause import Cause
 from tarry.dispatch import seam
 from tarry.record.slot import Slot, Spec
 from tarry.record.views import extent, is_dense
@@ -19,7 +20,7 @@ class TarryStorage(torch.UntypedStorage):
     """A storage of the device; `slot` says where its value is."""
 
     slot: Slot
-    read_bytes: Callable[[Any], torch.UntypedStorage]  # set by `dispatch.exits`
+    read_bytes: Callable[[Any, Cause], torch.UntypedStorage]  # set by `dispatch.exits`
     twin: Callable[[Any], "TarryStorage"]  # set by `dispatch.operands`
 
     def nbytes(self) -> int:
@@ -34,10 +35,10 @@ class TarryStorage(torch.UntypedStorage):
 
     def cpu(self) -> torch.UntypedStorage:
         """A CPU storage with a copy of the bytes; reads the value."""
-        return TarryStorage.read_bytes(self)
+        return TarryStorage.read_bytes(self, Cause.HOST)
 
     def _write_file(self, f: Any, is_real_file: bool, *rest: Any) -> None:
-        self.cpu()._write_file(f, is_real_file, *rest)
+        TarryStorage.read_bytes(self, Cause.SAVE)._write_file(f, is_real_file, *rest)
 
     def _set_from_file(self, *args: Any) -> None:
         """Bytes that `torch.load` reads after it has placed the storage."""
@@ -60,10 +61,10 @@ class TarryStorage(torch.UntypedStorage):
         return memo[self._cdata]
 
     def tolist(self) -> list[int]:
-        return self.cpu().tolist()
+        return TarryStorage.read_bytes(self, Cause.NUMPY).tolist()
 
     def __reduce__(self) -> tuple:
-        return self.cpu().__reduce__()
+        return TarryStorage.read_bytes(self, Cause.SAVE).__reduce__()
 
     def __repr__(self) -> str:
         return f"<{self.nbytes()} bytes on {self.device}, {self.slot.state.value}>"

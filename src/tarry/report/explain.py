@@ -2,16 +2,25 @@
 one sentence and one record, and what to do about it where that follows."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from difflib import SequenceMatcher
 from itertools import zip_longest
 from typing import Any
 
-from tarry.dtypes import SHORT
-from tarry.lower.table import ARGUMENTS
 from tarry.record.graph import Graph, Node
 from tarry.record.slot import Spec
-from tarry.record.trie import INPUT, VIEW, WRITE, Const, Num, full_name, operands
+from tarry.record.trie import INPUT, VIEW, WRITE, operands
+from tarry.report.matching import (
+    first_difference,
+    given_instead,
+    inputs_before,
+    kinds,
+    makers,
+    nearness,
+    operations,
+    other_inputs,
+)
+from tarry.report.nodes import argument_change, kind, name, spell
 from tarry.report.spell import plural
 from tarry.report.why import Reason, Seen, Why
 
@@ -32,28 +41,28 @@ def why_new(new: Seen, recent: Sequence[Seen], limit: int, evicted: bool) -> Why
         )
     if not recent:
         return Why(Reason.FIRST, "it is the first program")
-    graph = new.key.graph
-    nearest = max(recent, key=lambda old: _likeness(graph, old.key.graph))
-    if _likeness(graph, nearest.key.graph) < 0.3:
+    near = [(_nearness(old, new), -i) for i, old in enumerate(recent)]
+    (likeness, *_), i = max(near)
+    nearest = recent[-i]
+    if likeness < 0.3:
+        size = _size(new.key.graph)
         return Why(
-            Reason.KIND, f"it is the first program of its kind ({_size(graph)})",
-            nearest.number,
-        )  # fmt: skip
+            Reason.KIND, f"it is the first program of its kind ({size})", nearest.number
+        )
     return difference(nearest, new)
+
+
+def _nearness(old: Seen, new: Seen) -> tuple[float, int, int]:
+    share, equal = nearness(old.key.graph, new.key.graph)
+    a, b = old.key, new.key
+    settings = a.environment == b.environment, a.graph.outputs == b.graph.outputs
+    return share, equal, sum(settings)
 
 
 def _size(graph: Graph) -> str:
     inputs = len(graph.inputs)
     operations = plural(len(graph.nodes) - inputs, "operation")
     return f"{operations}, {plural(inputs, 'input')}"
-
-
-def _likeness(a: Graph, b: Graph) -> float:
-    """Share of operation names that stand at the same place, from either end."""
-    x, y = [n.op for n in a.nodes], [n.op for n in b.nodes]
-    ends = zip(reversed(x), reversed(y))
-    same = max(sum(p == q for p, q in zip(x, y)), sum(p == q for p, q in ends))
-    return same / max(len(x), len(y), 1)
 
 
 def difference(old: Seen, new: Seen) -> Why:
@@ -111,40 +120,33 @@ def _outputs(old: Seen, new: Seen) -> Why | None:
     which, meanings = (new, now) if came else (old, was)
     gone = came or went
     at = next(i for i, v in enumerate(which.key.graph.outputs) if meanings[v] in gone)
-    node = _maker(which.key.graph, which.key.graph.outputs[at])
-    name = which.outputs[at].name if at < len(which.outputs) else ""
+    node = makers(which.key.graph)[which.key.graph.outputs[at]]
+    called = which.outputs[at].name if at < len(which.outputs) else ""
     count, verb = sum(gone.values()), "appeared" if came else "vanished"
     held = "is alive at the cut now" if came else "is no longer alive at the cut"
-    what = (
-        f"`{name}`, made by {_name(node)}" if name else f"the result of {_name(node)}"
-    )
+    what = f"`{called}`, made by" if called else "the result of"
     sizes = len(a.outputs), len(b.outputs)
     return Why(
         Reason.OUTPUT,
-        f"{plural(count, 'output')} {verb} ({sizes[0]} → {sizes[1]}): {what} at "
-        f"{node.line}, {held}",
+        f"{plural(count, 'output')} {verb} ({sizes[0]} → {sizes[1]}): {what} "
+        f"{name(node)} at {node.line}, {held}",
         old.number, str(node.line), str(sizes[0]), str(sizes[1]),
         "keep the same tensors alive at every cut: drop what is not needed (del, or a "
         "number instead of a tensor that is read later)",
     )  # fmt: skip
 
 
-def _maker(graph: Graph, value: int) -> Node:
-    end = 0
-    for node in graph.nodes:
-        end += len(node.specs)
-        if value < end:
-            return node
-    raise AssertionError(value)
-
-
 def _input_changes(old: Seen, new: Seen) -> Why | None:
     """The same operations on inputs of other shapes or dtypes."""
     a, b = old.key.graph, new.key.graph
-    if [n.op for n in a.nodes] != [n.op for n in b.nodes]:
+    if kinds(a.nodes) != kinds(b.nodes):
         return None
-    pairs = enumerate(zip(a.inputs, b.inputs))
-    changed = [(i, x, y) for i, (x, y) in pairs if x != y]
+    return _input_change(old, new, a.inputs, b.inputs)
+
+
+def _input_change(old: Seen, new: Seen, a: list[Node], b: list[Node]) -> Why | None:
+    """What differs between inputs that stand for each other."""
+    changed = [(i, x, y) for i, (x, y) in enumerate(zip(a, b)) if x != y]
     if not changed:
         return None
     i, x, y = changed[0]
@@ -195,15 +197,15 @@ def _state(old: Seen, new: Seen) -> Why | None:
     """Values that the older program made itself and the newer one is given."""
     a, b = old.key.graph, new.key.graph
     more = len(b.inputs) - len(a.inputs)
-    fewer = (len(a.nodes) - len(a.inputs)) - (len(b.nodes) - len(b.inputs))
-    if more <= 0 or fewer <= 0:
+    fewer = len(operations(a)) - len(operations(b))
+    given = given_instead(a, b) if more > 0 and fewer > 0 else []
+    if not given:
         return None
-    pairs = enumerate(zip_longest(a.inputs, b.inputs))
-    at, first = next((i, y) for i, (x, y) in pairs if x != y and y is not None)
+    at, first = given[0], b.inputs[given[0]]
     return Why(
         Reason.STATE,
         f"{plural(more, 'value')} that the program before computed itself "
-        f"{'comes' if more == 1 else 'come'} from an earlier one now, the first "
+        f"{'is an input' if more == 1 else 'are inputs'} now, the first "
         f"{_called(new, at)}{spell(first)}, {_made(new, at)}first used at {first.line} "
         f"({plural(fewer, 'operation')} fewer): state that a first step makes, for "
         "example",
@@ -215,16 +217,12 @@ def _state(old: Seen, new: Seen) -> Why | None:
 def _aliases(old: Seen, new: Seen) -> Why | None:
     """The same operations, but one tensor where there were two, or two for one."""
     a, b = old.key.graph, new.key.graph
-    if len(a.inputs) == len(b.inputs):
-        return None
-    x, y = (_operations_of(g) for g in (a, b))
-    if [n.op for n in x] != [n.op for n in y]:
-        return None
     more = len(b.inputs) > len(a.inputs)
     longer = new if more else old
-    pairs = enumerate(zip_longest(a.inputs, b.inputs))
-    at = next(i for i, (p, q) in pairs if p is None or q is None or p != q)
-    entry = longer.key.graph.inputs[at]
+    others = other_inputs(b, a) if more else other_inputs(a, b)
+    if not others:
+        return None
+    at, entry = others[0], longer.key.graph.inputs[others[0]]
     what = (
         "are separate tensors where they were one"
         if more
@@ -240,35 +238,50 @@ def _aliases(old: Seen, new: Seen) -> Why | None:
     )  # fmt: skip
 
 
-def _operations_of(graph: Graph) -> list[Node]:
-    return [n for n in graph.nodes if n.op != INPUT]
-
-
 def _operations(old: Seen, new: Seen) -> Why | None:
     """The first operation that differs: its arguments, or what stands in its place."""
-    x, y = (_operations_of(s.key.graph) for s in (old, new))
+    x, y = operations(old.key.graph), operations(new.key.graph)
     for i, (a, b) in enumerate(zip_longest(x, y)):
-        if a is None or b is None or a.op != b.op:
-            return _edit(old, x[i:], y[i:])
-        change = _argument_change(a, b)
-        if change is not None:
-            name, was, now = change
-            what = "the view" if b.op == VIEW else f"argument {name} of {_name(b)}"
-            return Why(
-                Reason.ARGUMENT, f"{what} at {b.line} changed: {was} → {now}",
-                old.number, str(b.line), was, now, _argument_advice(b),
-            )  # fmt: skip
-        if (a.dtypes, a.shapes) != (b.dtypes, b.shapes):
-            was, now = spell(a), spell(b)
-            return Why(
-                Reason.CHANGED, f"{_name(b)} at {b.line} yields {now}, not {was}",
-                old.number, str(b.line), was, now,
-            )  # fmt: skip
+        why = _edit(old, x[i:], y[i:]) if _other(a, b) else _change(old, a, b)
+        if why is not None:
+            given = [inputs_before(s.key.graph, i) for s in (old, new)]
+            same = len(given[0]) == len(given[1])
+            return (_input_change(old, new, *given) if same else None) or why
+    return None
+
+
+def _other(a: Node | None, b: Node | None) -> bool:
+    return a is None or b is None or kind(a) != kind(b)
+
+
+def _change(old: Seen, a: Node, b: Node) -> Why | None:
+    """What differs between two operations of one kind, apart from operands."""
+    change = argument_change(a, b)
+    if change is not None:
+        which, was, now = change
+        of = f"argument {which}" if which else "an argument"
+        what = "the view" if b.op == VIEW else f"{of} of {name(b)}"
+        return Why(
+            Reason.ARGUMENT, f"{what} at {b.line} changed: {was} → {now}",
+            old.number, str(b.line), was, now, _argument_advice(b),
+        )  # fmt: skip
+    if len(a.specs) != len(b.specs):
+        was, now = name(a), name(b)
+        return Why(
+            Reason.CHANGED, f"{now} at {b.line}, not {was} as before",
+            old.number, str(b.line), was, now,
+        )  # fmt: skip
+    if (a.dtypes, a.shapes) != (b.dtypes, b.shapes):
+        was, now = spell(a), spell(b)
+        return Why(
+            Reason.CHANGED, f"{name(b)} at {b.line} yields {now}, not {was}",
+            old.number, str(b.line), was, now,
+        )  # fmt: skip
     return None
 
 
 def _edit(old: Seen, x: list[Node], y: list[Node]) -> Why:
-    ops = [n.op for n in x[:WINDOW]], [n.op for n in y[:WINDOW]]
+    ops = kinds(x[:WINDOW]), kinds(y[:WINDOW])
     codes = SequenceMatcher(None, *ops, autojunk=False).get_opcodes()
     kind, i, end, j, stop = next(c for c in codes if c[0] != "equal")
     if kind == "delete":
@@ -276,8 +289,8 @@ def _edit(old: Seen, x: list[Node], y: list[Node]) -> Why:
         return Why(
             Reason.REMOVED,
             f"{plural(end - i, 'operation')} vanished, the first of them "
-            f"{_name(first)} ({first.line})",
-            old.number, str(first.line), _name(first), "",
+            f"{name(first)} ({first.line})",
+            old.number, str(first.line), name(first), "",
             "take the same branch at every step, or choose with torch.where",
         )  # fmt: skip
     first = y[j]
@@ -286,65 +299,17 @@ def _edit(old: Seen, x: list[Node], y: list[Node]) -> Why:
         verb = "was" if stop - j == 1 else "were"
         return Why(
             Reason.ADDED,
-            f"{count} {verb} added, the first of them {_name(first)} at {first.line}",
-            old.number, str(first.line), "", _name(first),
+            f"{count} {verb} added, the first of them {name(first)} at {first.line}",
+            old.number, str(first.line), "", name(first),
             "take the same branch at every step, or choose with torch.where",
         )  # fmt: skip
     return Why(
         Reason.CHANGED,
-        f"{_name(first)} at {first.line} stands where {_name(x[i])} ({x[i].line}) "
+        f"{name(first)} at {first.line} stands where {name(x[i])} ({x[i].line}) "
         "stood before",
-        old.number, str(first.line), _name(x[i]), _name(first),
+        old.number, str(first.line), name(x[i]), name(first),
         "take the same branch at every step, or choose with torch.where",
     )  # fmt: skip
-
-
-def _argument_change(a: Node, b: Node) -> tuple[str, str, str] | None:
-    """(name, old, new) of the first static argument that is not the same."""
-    if a.op == INPUT:
-        return None
-    names = _argument_names(b)
-    for name, x, y in zip_longest(names, a.args, b.args):
-        if x == y:
-            continue
-        if isinstance(x, Num) and isinstance(y, Num):
-            return str(name), _kind(x), _kind(y)
-        if not (isinstance(x, Const) or isinstance(y, Const)):
-            continue
-        if name == "geometry" and isinstance(x, Const) and isinstance(y, Const):
-            return _geometry_change(x.value, y.value)
-        return str(name), _value(x), _value(y)
-    return None
-
-
-def _argument_names(node: Node) -> Iterator[str]:
-    if node.op in (VIEW, WRITE):
-        names = ("base", "value", "spec", "geometry")
-        yield from (n for n in names if node.op == WRITE or n != "value")
-        return
-    yield from ARGUMENTS.get(node.op, ())
-
-
-_KINDS = {"b": "a bool", "i": "an int", "f": "a float", "c": "a complex number"}
-
-
-def _kind(number: Num) -> str:
-    return _KINDS.get(number.kind, f"a 0-d tensor of {number.kind}")
-
-
-def _geometry_change(a: tuple, b: tuple) -> tuple[str, str, str]:
-    names = ("shape", "strides", "offset", "dtype")
-    parts = [
-        (
-            n,
-            list(x) if isinstance(x, tuple) else x,
-            list(y) if isinstance(y, tuple) else y,
-        )
-        for n, x, y in zip(names, a, b)
-        if x != y
-    ]
-    was, now = (", ".join(f"{p[0]} {p[side]}" for p in parts) for side in (1, 2))
-    return "geometry", was, now
 
 
 def _argument_advice(node: Node) -> str:
@@ -361,54 +326,56 @@ def _order(old: Seen, new: Seen) -> Why | None:
     a, b = old.key.graph, new.key.graph
     for x, y in zip(a.nodes, b.nodes):
         if x != y:
-            was, now = (list(operands(n.args)) for n in (x, y))
-            return Why(
-                Reason.CHANGED,
-                f"{_name(y)} at {y.line} has other operands than before",
-                old.number, str(y.line), str(was), str(now),
-            )  # fmt: skip
+            return _operand(old, new, x, y)
     if a.outputs == b.outputs:
         return None
-    at = next(i for i, (v, w) in enumerate(zip(a.outputs, b.outputs)) if v != w)
-    node = _maker(b, b.outputs[at])
+    at = first_difference(a.outputs, b.outputs)
+    node = makers(b)[b.outputs[min(at, len(b.outputs) - 1)]]
     return Why(
         Reason.OUTPUT,
-        f"other values are alive at the cut, the first of them {_name(node)} at "
+        f"other values are alive at the cut, the first of them {name(node)} at "
         f"{node.line}",
-        old.number, str(node.line), str(a.outputs[at]), str(b.outputs[at]),
+        old.number, str(node.line), *(str(g.outputs[at:at + 1]) for g in (a, b)),
     )  # fmt: skip
+
+
+def _operand(old: Seen, new: Seen, x: Node, y: Node) -> Why:
+    values = tuple(operands(x.args)), tuple(operands(y.args))
+    i = first_difference(*values)
+    was, now = (_value(s, v[i]) for s, v in zip((old, new), values))
+    both = all(
+        makers(s.key.graph)[v[i]].op == INPUT for s, v in zip((old, new), values)
+    )
+    return Why(
+        Reason.ALIAS if both else Reason.CHANGED,
+        f"{name(y)} at {y.line} takes {now} where it took {was}",
+        old.number, str(y.line), was, now,
+    )  # fmt: skip
+
+
+def _value(seen: Seen, value: int) -> str:
+    """A value of a program in words: which input, or the result of what."""
+    makes = makers(seen.key.graph)
+    node = makes[value]
+    if node.op != INPUT:
+        return f"the result of {name(node)} ({node.line})"
+    i = [v for v, n in enumerate(makes) if n.op == INPUT].index(value)
+    made = _made(seen, i).removesuffix(", ")
+    return f"input {i} " + (_called(seen, i) + made or spell(node)).rstrip()
 
 
 def _donation(old: Seen, new: Seen) -> Why | None:
-    was, now = (len(s.key.donation) for s in (old, new))
-    if old.key.donation == new.key.donation:
+    was, now = set(old.key.donation), set(new.key.donation)
+    if was == now:
         return None
+    i = min(was ^ now)
+    entry = new.key.graph.inputs[i]
+    may = "may" if i in now else "may not"
     return Why(
         Reason.DONATION,
-        f"donation changed: {plural(now, 'input buffer')} may be overwritten, {was} "
-        "before (a tensor that holds an old value keeps its buffer from being reused)",
-        old.number, "", str(was), str(now),
+        f"donation changed: {plural(len(now), 'input buffer')} may be overwritten, "
+        f"{len(was)} before; now {_called(new, i)}{spell(entry)}, {_made(new, i)}first "
+        f"used at {entry.line}, {may} (a tensor that holds an old value keeps its "
+        "buffer from being reused)",
+        old.number, str(entry.line), str(len(was)), str(len(now)),
     )  # fmt: skip
-
-
-def spell(node: Node) -> str:
-    """`f32[8,128]` of a node's first result."""
-    return spell_spec(node.specs[0])
-
-
-def spell_spec(spec: Spec) -> str:
-    return f"{SHORT.get(spec.dtype, '?')}[{','.join(map(str, spec.shape))}]"
-
-
-def _value(arg: Any) -> str:
-    if not isinstance(arg, Const):
-        return "none" if arg is None else "a tensor or number"
-    if isinstance(arg.value, Spec):
-        return f"{arg.value!r} with strides {list(arg.value.strides)}"
-    return repr(arg.value)
-
-
-def _name(node: Node) -> str:
-    if node.op == INPUT:
-        return f"an input {spell(node)}"
-    return full_name(node.op)

@@ -6,7 +6,7 @@ from typing import Any
 from tarry.record.graph import Graph
 from tarry.record.slot import Spec
 from tarry.record.trie import INPUT, Const, Num, full_name, operands
-from tarry.report.explain import spell_spec
+from tarry.report.nodes import spell_spec
 from tarry.report.spell import plural
 from tarry.report.why import Named
 

@@ -11,7 +11,7 @@ from tarry.lower.table import ARGUMENTS, TABLE
 from tarry.record.graph import Node
 from tarry.record.slot import Spec
 from tarry.record.trie import INPUT, Const, Instr, Num, full_name
-from tarry.report.explain import spell_spec
+from tarry.report.nodes import spell_spec
 from tarry.report.why import Named, Seen
 
 MOST = 40_000  # operations that a saved ledger holds, of all programs together
