@@ -139,9 +139,7 @@ def test_state_that_a_first_step_makes():
     tarry.sync()
     found = ledger.compiles[-1]
     assert found.reason == Reason.STATE.name
-    assert (
-        "that the program before computed itself are inputs now" in found.why
-    )
+    assert "that the program before computed itself are inputs now" in found.why
     assert "Adam's " in found.why and " of Linear." in found.why
 
 
