@@ -15,6 +15,7 @@ from tarry.cut.cause import Cause
 from tarry.cut.guard import Budget, FewGraphs, NoCuts, NoReads, guarded
 from tarry.cut.sync import cut
 from tarry.dispatch.device import StepCuts
+from tarry.dispatch.eager import recording_whole
 from tarry.ledger import ledger
 from tarry.run.options import custom
 
@@ -58,6 +59,7 @@ class Region:
         with ExitStack() as stack:
             stack.enter_context(_counted())
             stack.enter_context(_step_cuts_off())
+            stack.enter_context(recording_whole())
             stack.enter_context(_with_options(self.options))
             if self.few is not None:
                 stack.enter_context(guarded(self.few))

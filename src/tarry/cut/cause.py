@@ -19,6 +19,7 @@ class Cause(Enum):
     EXPORT = "a device buffer was handed out"
     LOADER = "a data loader hands out its next batch"
     UNLAZY = "tarry.unlazy()"
+    EAGER = "eager mode: an operator by itself"
 
 
 STEP_ENDS = frozenset({Cause.SYNC, Cause.STEP, Cause.REGION_END, Cause.LOADER})

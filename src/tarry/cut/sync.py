@@ -189,7 +189,7 @@ def _compile(source: Source, options: dict, event: Event, record: Cut) -> Execut
     store.put(key, program)
     record.compile_s, record.compiled = time.perf_counter() - started, True
     ledger.count("UncachedCompile")
-    ledger.sample("CompileTime", record.compile_s * 1e9, "time")
+    ledger.sample(_timer("CompileTime", record), record.compile_s * 1e9, "time")
     ledger.sample("InputOutputAliasCount", len(key.donation))
     ledger.add_compile(
         Compile(
@@ -215,11 +215,16 @@ def _launch(trace: Trace, bound: Bound, program: Executable, record: Cut) -> lis
         results = launch(program, [e.data for e in entries], numbers)
     done = time.perf_counter()
     record.transfer_s, record.run_s = moved - started, done - moved
-    ledger.sample("ExecuteTime", record.run_s * 1e9, "time")
+    ledger.sample(_timer("ExecuteTime", record), record.run_s * 1e9, "time")
     ledger.sample("TensorsGraphSize", len(bound.graph.nodes))
     ledger.sample("ScalarInputs", len(numbers))
     ledger.count("ExecuteComputation")
     return results
+
+
+def _timer(name: str, record: Cut) -> str:
+    """The metric of this name; the operators of eager mode have their own."""
+    return f"EagerOp{name}" if record.cause == Cause.EAGER.value else name
 
 
 def _upload(entries: list[Any]) -> None:

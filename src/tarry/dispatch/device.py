@@ -24,6 +24,7 @@ from tarry.dispatch import (
     creation,
     ctc,
     dynamic,
+    eager,
     exits,
     fused,
     histogramdd,
@@ -169,7 +170,7 @@ def register() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for name, kernel in table.items():
-            library.impl(name, kernel, "PrivateUse1")
+            library.impl(name, kernel, seam.KEY)
         for name, kernel in attention.AUTOGRAD_KERNELS.items():
             library.impl(name, kernel, "AutogradPrivateUse1")
         for name, kernel in autocast.kernels().items():
@@ -177,11 +178,12 @@ def register() -> None:
         for name, kernel in refused.CPU_KERNELS.items():
             library.impl(name, kernel, "CPU")
         rest = torch.library.Library("_", "IMPL")
-        rest.fallback(exits.boxed_fallback, "PrivateUse1")
+        rest.fallback(exits.boxed_fallback, seam.KEY)
         rest.fallback(torch.library.fallthrough_kernel, "AutocastPrivateUse1")
         for key, kernel in refused.BOXED.items():
             rest.fallback(kernel, key)
     _library.extend((library, rest))
+    eager.Mode.kernels = table
     swap: Any = moving.SwapOnMove()
     torch.__future__.set_swap_module_params_on_conversion(swap)
     register_module_parameter_registration_hook(moving.make_movable)

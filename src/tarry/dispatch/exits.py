@@ -17,6 +17,7 @@ from tarry.cut.cause import Cause
 from tarry.cut.guard import guards, reading
 from tarry.cut.sync import cut
 from tarry.dispatch import seam
+from tarry.dispatch.eager import cutting, is_eager_mode
 from tarry.dispatch.operands import from_host
 from tarry.dispatch.storage import TarryStorage, is_ours, slot_of
 from tarry.dispatch.trial import has_bare_number, try_out
@@ -319,7 +320,8 @@ def boxed_fallback(op: Any, *args: Any, **kwargs: Any) -> Any:
     """The backend's kernel for every overload that has no kernel of its own."""
     if runs_below(seam.PRINT_CODES):
         return on_host(op, args, None, Cause.PRINT, **kwargs)
-    return no_row(op, args, None, **kwargs)
+    run = cutting(op._schema.name, no_row) if is_eager_mode() else no_row
+    return run(op, args, None, **kwargs)
 
 
 def as_if_absent(name: str) -> Any:

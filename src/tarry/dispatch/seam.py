@@ -12,6 +12,7 @@ from tarry.errors import OldTorchError, SlotTakenError
 
 NEEDED_TORCH = "2.13"
 DEVICE = config.device
+KEY = "PrivateUse1"  # where the device's kernels are registered
 
 Tensor = torch.Tensor
 DispatchKey = torch._C.DispatchKey
