@@ -35,6 +35,7 @@ class Config:
     xla_options: str
     debug: int
     debug_file: str
+    debug_frames: int
     metrics_file: str
 
 
@@ -110,7 +111,29 @@ def load() -> Config:
         debug_file=_read(
             "TARRY_DEBUG_FILE", os.environ.get("PT_XLA_DEBUG_FILE", ""), str, "a path"
         ),
+        debug_frames=_read("PT_XLA_DEBUG_MAX_FRAME", 8, _positive, number),
     )
 
 
 config = load()
+
+
+def getenv_as(name: str, type: Callable[[str], T], defval: T | None = None) -> T | None:
+    """A variable of the user's own, converted by `type`; `defval` if it is not set.
+
+    Raises ValueError for a value that `type` cannot read; `bool` reads numbers.
+    """
+    text = os.environ.get(name)
+    if text is None:
+        return defval
+    return type(int(text)) if type is bool else type(text)  # type: ignore[arg-type]
+
+
+def check_env_flag(name: str, default: str = "") -> bool:
+    """Whether a variable of the user's own says yes: ON, 1, YES, TRUE or Y."""
+    return os.environ.get(name, default).upper() in ("ON", "1", "YES", "TRUE", "Y")
+
+
+def environment_with(name: str, value: str) -> dict[str, str]:
+    """This process's environment with one variable changed."""
+    return {**os.environ, name: value}

@@ -26,6 +26,15 @@ class OldTorchError(SetupError):
         )
 
 
+class TorchXlaFoundError(SetupError):
+    def __init__(self, version: str) -> None:
+        super().__init__(
+            f"torch_xla {version} is installed here, and tarry does not take its place "
+            f"unasked. Uninstall it, or ask: tarry.compat.install(force=True), "
+            f"python -m tarry.compat --force SCRIPT."
+        )
+
+
 class PlatformError(SetupError):
     def __init__(self, asked: str, found: str, reason: str) -> None:
         what = f"TARRY_PLATFORM={asked}" if asked else "JAX's default platform"

@@ -12,7 +12,7 @@ from tarry.ledger import Compile, ledger
 from tarry.lower.build import packing
 from tarry.record.graph import Graph, bind
 from tarry.record.slot import IR
-from tarry.record.trie import recorder
+from tarry.record.trie import live_slots, recorder
 from tarry.report.ir import dot_text, graph_text
 from tarry.report.programs import Source
 from tarry.report.why import Named
@@ -46,8 +46,15 @@ def stablehlo(what: What = None) -> str:
     """The graph as StableHLO, as it is given to XLA."""
     graph, _, donated = _graph(what)
     name = f"tarry_{what if isinstance(what, int) else 'graph'}"
+    return xla_text(graph, "stablehlo", donated, name)
+
+
+def xla_text(
+    graph: Graph, dialect: str, donated: tuple[int, ...] = (), name: str = "tarry_graph"
+) -> str:
+    """A graph as it is given to XLA: `stablehlo` or `hlo`."""
     lowered = lower_graph(graph, donated, packing(graph), product_precision(), name)
-    return lowered.as_text()
+    return lowered.as_text(dialect)
 
 
 def hlo(program: int | None = None) -> str:
@@ -80,10 +87,22 @@ def _graph(what: What) -> tuple[Graph, tuple[Named, ...], tuple[int, ...]]:
                 "this program comes from a saved ledger, without its graph"
             )
         return source.seen.key.graph, source.seen.inputs, source.seen.key.donation
-    tensors = [what] if isinstance(what, torch.Tensor) else what
+    graph = pending([what] if isinstance(what, torch.Tensor) else what)
+    if graph is None:
+        raise ValueError("nothing is pending: these tensors have their values")
+    return graph, (), ()
+
+
+def pending(tensors: list[torch.Tensor] | None = None) -> Graph | None:
+    """The graph that computes the tensors, or all that are alive; None if no value is
+    pending."""
     with recorder.lock:
-        slots = [slot_of(t) for t in tensors]
-        wanted = tuple(dict.fromkeys(s.pos for s in slots if s.state is IR))
-        if not wanted:
-            raise ValueError("nothing is pending: these tensors have their values")
-        return bind(recorder.trace.node, wanted).graph, (), ()
+        trace = recorder.trace
+        if tensors is None:
+            wanted = tuple(
+                sorted(v for v in live_slots(trace) if v not in trace.inputs)
+            )
+        else:
+            slots = [slot_of(t) for t in tensors]
+            wanted = tuple(dict.fromkeys(s.pos for s in slots if s.state is IR))
+        return bind(trace.node, wanted).graph if wanted else None

@@ -29,6 +29,11 @@ def device() -> Any:
         raise PlatformError(asked, _found(), str(error).split("\n")[0]) from error
 
 
+def is_chosen() -> bool:
+    """Whether the device was looked for, and found, before."""
+    return device.cache_info().currsize > 0
+
+
 def _found() -> str:
     try:
         return ", ".join(sorted({d.platform for d in jax.devices()}))
