@@ -129,3 +129,23 @@ class ClosureError(TarryError):
             f"{type(error).__name__}: {error}. The steps since then are done; the "
             f"device goes on working. Correct the function given at {line}."
         )
+
+
+class AsideError(TarryError):
+    def __init__(self, what: str, line: str) -> None:
+        super().__init__(
+            f"{what} at {line}, in a function that is recorded as one operation (the "
+            f"body of scan, while_loop or cond, a function under assume_pure): it has "
+            f"no values while it is recorded. Return the tensor and read it outside, "
+            f"or keep to tensor operations (torch.where, torch.cond). Tensors outside "
+            f"are as they were."
+        )
+
+
+class EscapedError(TarryError):
+    def __init__(self, line: str) -> None:
+        super().__init__(
+            f"this tensor was made or changed inside a function that was recorded as "
+            f"one operation at {line}, and was not returned from it: it has no value "
+            f"of its own. Return it from that function."
+        )

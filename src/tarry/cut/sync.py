@@ -7,6 +7,7 @@ leaves the recording as it was, to be cut again.
 """
 
 import sys
+import threading
 import time
 from collections.abc import Callable, Sequence
 from itertools import chain, count
@@ -19,6 +20,7 @@ from tarry.config import config
 from tarry.cut.cause import STEP_ENDS, Cause
 from tarry.cut.guard import Event, guards
 from tarry.errors import (
+    AsideError,
     CompileError,
     ProgramError,
     RunError,
@@ -32,6 +34,7 @@ from tarry.record.slot import DEVICE, HOST, IR, POISONED, Failure, Slot
 from tarry.record.trie import Trace, full_name, live_slots, operands, recorder
 from tarry.report.explain import NEAREST, why_new
 from tarry.report.programs import Source
+from tarry.report.spell import spell_cause
 from tarry.report.why import Named, Seen
 from tarry.run.compile import Executable, compile_graph
 from tarry.run.execute import block, launch
@@ -60,6 +63,10 @@ def cut(cause: Cause, detail: str = "", wait: bool = False) -> None:
 
     Raises ProgramError if the program cannot be compiled or run.
     """
+    if recorder.aside == threading.get_ident():
+        if cause in (Cause.STEP, Cause.REGION_BEGIN, Cause.REGION_END):
+            return  # the borders that hold are those around the whole
+        raise AsideError(spell_cause(cause.value, detail), str(user_line()))
     begun = time.perf_counter()
     with ledger.span("tarry::cut"), recorder.closed() as trace:
         live = live_slots(trace)

@@ -67,6 +67,7 @@ def _copy_from_host(dst: torch.Tensor, src: torch.Tensor) -> None:
     slot = slot_of(dst)
     if not slot.viewed or is_base(dst, slot.spec):
         with recorder.lock:
+            recorder.trace.add_result(slot)
             slot.move(HOST, snapshot)
             slot.made = user_line()
     else:

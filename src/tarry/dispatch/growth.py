@@ -44,7 +44,7 @@ def grow(
         return None
     if runs_below(seam.PRINT_CODES):
         return Elsewhere(on_host(kernel.op, actual, kernel.params, Cause.PRINT))
-    if node.count >= config.node_budget:
+    if node.count >= config.node_budget and not trace.private:
         _over_budget(node)
         return None
     known = _question(kernel, actual)

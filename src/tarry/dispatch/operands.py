@@ -206,7 +206,9 @@ def share(source: Slot, out: Spec) -> torch.Tensor:
     with recorder.lock:
         if source.state is POISONED:
             raise PoisonedError(source.data.error) from source.data.error
-        if source.state is not IR:
+        if source.pos < 0 and recorder.trace.private:
+            enter(source)
+        elif source.state is not IR and not recorder.trace.private:
             s = Slot(-1, out)
             s.state, s.data = source.state, source.data
             return new_tensor(s)
@@ -227,6 +229,8 @@ def host_slot(data: torch.Tensor, out: Spec) -> Slot:
     """A slot whose value is host memory that no one else will change."""
     s = Slot(-1, out)
     s.state, s.data, s.made = HOST, data, user_line()
+    if recorder.trace.private:
+        recorder.trace.bear(s)
     return s
 
 

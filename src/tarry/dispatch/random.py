@@ -49,7 +49,7 @@ def _signed(n: int) -> int:
 
 
 stream = Stream()
-DRAW = (Num("i"), Num("i"))
+DRAW = (Num("i"), Num("i", draw=True))
 
 
 def _numbers(values: tuple) -> tuple[tuple, tuple]:

@@ -53,11 +53,13 @@ class Num:
 
     Numbers travel packed in vectors; a `loose` one is an argument of its own, so that
     the elements of a list operator stay the same code for XLA (which compiles equal
-    kernels once, and a slice of a vector makes them different).
+    kernels once, and a slice of a vector makes them different). A `draw` numbers a draw
+    of random bits: in the body of a loop it goes on from one iteration to the next.
     """
 
     kind: Any
     loose: bool = False
+    draw: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +164,8 @@ class Input:
 class Trace:
     """The recording since the last cut."""
 
+    private = False  # one that is made aside, and is never cut
+
     __slots__ = (
         "epoch", "inputs", "node", "numbers", "results", "started", "views",
     )  # fmt: skip
@@ -180,6 +184,9 @@ class Trace:
         if slot.listed != self.epoch:
             slot.listed = self.epoch
             self.results.append(slot)
+
+    def bear(self, slot: Slot) -> None:
+        """A slot made with a value of the host; of interest to private traces."""
 
 
 class _Gate(dict):
@@ -209,6 +216,20 @@ class _Start(dict):
         return self._recorder.root_of(self._recorder.where()).next.get(key, default)
 
 
+class PrivateEdges(dict):
+    """The edges of a recording made aside, which only the thread that makes it may
+    follow: a kernel of another thread waits until it is made, and starts again."""
+
+    def __init__(self, recorder: "Recorder") -> None:
+        self._recorder = recorder
+
+    def get(self, key: Any, default: Any = None) -> Any:
+        if self._recorder.aside == threading.get_ident():
+            return super().get(key, default)
+        with self._recorder.lock:
+            return default
+
+
 class Recorder:
     """The one recording of the device. `lock` guards growth and cuts.
 
@@ -227,11 +248,13 @@ class Recorder:
         self.root = Instr(None, "", (), (), NOWHERE)
         self.root.next = _Start(self)
         self._roots: dict[tuple[str, int], Instr] = {}
+        self.private_root = self._private_root()
         self.size = 0
         self.epoch = 1
         self.trace = Trace(self.root, self.epoch)
         self._retired: Counter[str] = Counter()
         self.cutting = 0
+        self.aside = 0  # the thread that records aside
         self._closed = Trace(Instr(None, "", (), (), NOWHERE))
         self._closed.node.next = _Gate(self)
 
@@ -244,7 +267,10 @@ class Recorder:
         with self.lock:
             found = node.next.get(key)
             if found is None:
-                found = node.next[key] = Instr(node, op, args, specs, line)
+                found = Instr(node, op, args, specs, line)
+                if type(node.next) is PrivateEdges:
+                    found.next = PrivateEdges(self)
+                node.next[key] = found
                 self.size += 1
             return found
 
@@ -257,6 +283,11 @@ class Recorder:
                 found = self._roots.setdefault(place, root)
                 self.size += 1
         return found
+
+    def _private_root(self) -> Instr:
+        root = Instr(None, "", (), (), NOWHERE)
+        root.next = PrivateEdges(self)
+        return root
 
     @contextmanager
     def closed(self) -> Iterator[Trace]:
@@ -276,6 +307,9 @@ class Recorder:
         if self.size > limit:
             self._retired += visits(self._roots.values())
             self._roots, self.size = {}, 0
+            self.private_root = self._private_root()
+            self._retired += visits(self.root)
+            self.root, self.size = Instr(None, "", (), (), NOWHERE), 0
         self.epoch += 1
         self.trace = Trace(self.root, self.epoch)
 
