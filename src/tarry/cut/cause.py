@@ -23,3 +23,6 @@ class Cause(Enum):
 
 
 STEP_ENDS = frozenset({Cause.SYNC, Cause.STEP, Cause.REGION_END, Cause.LOADER})
+
+# Cuts that no value is read at; what is recorded aside goes on without them.
+BORDERS = frozenset({Cause.STEP, Cause.REGION_BEGIN, Cause.REGION_END, Cause.EAGER})

@@ -17,7 +17,7 @@ from tarry import dtypes
 from tarry.cache.key import Key
 from tarry.cache.store import Store
 from tarry.config import config
-from tarry.cut.cause import STEP_ENDS, Cause
+from tarry.cut.cause import BORDERS, STEP_ENDS, Cause
 from tarry.cut.guard import Event, guards
 from tarry.errors import (
     AsideError,
@@ -64,8 +64,8 @@ def cut(cause: Cause, detail: str = "", wait: bool = False) -> None:
     Raises ProgramError if the program cannot be compiled or run.
     """
     if recorder.aside == threading.get_ident():
-        if cause in (Cause.STEP, Cause.REGION_BEGIN, Cause.REGION_END):
-            return  # the borders that hold are those around the whole
+        if cause in BORDERS:
+            return  # those around the whole hold
         raise AsideError(spell_cause(cause.value, detail), str(user_line()))
     begun = time.perf_counter()
     with ledger.span("tarry::cut"), recorder.closed() as trace:

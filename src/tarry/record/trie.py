@@ -308,8 +308,6 @@ class Recorder:
             self._retired += visits(self._roots.values())
             self._roots, self.size = {}, 0
             self.private_root = self._private_root()
-            self._retired += visits(self.root)
-            self.root, self.size = Instr(None, "", (), (), NOWHERE), 0
         self.epoch += 1
         self.trace = Trace(self.root, self.epoch)
 
