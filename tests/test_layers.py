@@ -19,10 +19,13 @@ ORDER = [
     "version", "script", "errors", "ledger", "config", "dtypes", "record", "cache",
     "lower",
     "report", "run", "cut", "dispatch", "region", "api", "loop", "amp",
-    "nest", "samples", "world", "compat",
+    "nest", "samples", "training_log", "world", "compat",
 ]  # fmt: skip
 # Outside the order: entry points and what they offer; they may import anything.
-TOP = {"__init__", "__main__", "cli", "coverage", "debug", "demo", "doctor"}
+TOP = {
+    "__init__", "__main__", "cli", "coverage", "debug", "demo", "doctor",
+    "experimental",
+}  # fmt: skip
 
 # (module, what it imports): why it may, though the order says otherwise.
 EXCEPTIONS = {

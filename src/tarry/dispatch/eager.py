@@ -8,7 +8,7 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
@@ -21,7 +21,7 @@ class Mode:
     """`kernels`: by overload, what the device registered; `lazy`: how many blocks that
     record as a whole are open."""
 
-    kernels: dict[str, Callable[..., Any]] = {}
+    kernels: ClassVar[dict[str, Callable[..., Any]]] = {}
     library: Any = None
     lazy = 0
 
