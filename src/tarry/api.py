@@ -40,9 +40,14 @@ def sync(wait: bool = False, reset_scope: bool = True) -> None:
 
     Raises tarry.errors.ProgramError if the program cannot be compiled or run.
     """
+    end_step(Cause.SYNC, wait)
+
+
+def end_step(cause: Cause, wait: bool = False) -> None:
+    """`sync` for another cause: the program cuts for itself from now on."""
     StepCuts.enabled = False
     ledger.count("MarkStep")
-    cut(Cause.SYNC, wait=wait)
+    cut(cause, wait=wait)
 
 
 @dataclass(frozen=True, slots=True)

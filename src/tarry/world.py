@@ -16,7 +16,6 @@ from tarry.errors import UnsupportedError
 from tarry.loop.nested import map_tensors
 from tarry.record.lines import user_line
 from tarry.run import platform
-from tarry.run.execute import block
 
 REDUCE_SUM, REDUCE_MUL, REDUCE_AND = "sum", "mul", "and"
 REDUCE_OR, REDUCE_MIN, REDUCE_MAX = "or", "min", "max"
@@ -136,11 +135,6 @@ def initialize_runtime() -> None:
 def current_device(index: int | None = None, devkind: str | None = None) -> Any:
     """`tarry.device(index)`; `devkind` has no effect."""
     return device(index)
-
-
-def wait_device_ops(devices: Any = ()) -> None:
-    """Return when everything that was cut has run."""
-    block()
 
 
 def is_master(local: bool = True) -> bool:

@@ -1,6 +1,8 @@
 """Names of torch_xla that tarry does not have, by the reason."""
 
 REASONS = {
+    "coming": "it is not there yet",
+    "metrics": "read tarry.debug.metrics.metric_data and counter_value",
     "devices": "it belongs to work on several devices, and tarry runs on one so far",
     "kernels": "it is a kernel for TPUs: write it in JAX and call it with "
     "tarry.call_jax",
@@ -54,6 +56,9 @@ NAMES: dict[str, dict[str, str]] = {
         "tensor_shape computation_from_module_proto get_computation_hlo",
     ),
     "core.xla_op_registry": _all("builder", "Op register"),
+    "debug.metrics_compare_utils": _all(
+        "metrics", "compare_metrics parse_metrics_report"
+    ),
     "distributed.data_parallel": _all("devices", "DataParallel"),
     "distributed.fsdp": _FSDP,
     "distributed.fsdp.utils": _FSDP,

@@ -22,7 +22,6 @@ ROWS: Rows = {
         _xla_runtime_is_initialized="runtime_is_initialized",
         _init_computation_client="initialize_runtime",
         _xla_get_num_cached_compilation_graph="cached_programs",
-        _xla_wait_device_ops="wait_device_ops",
     ),
     **from_module(
         "tarry",
@@ -30,6 +29,7 @@ ROWS: Rows = {
         _xla_set_rng_seed="set_rng_state",
         _xla_get_rng_seed="get_rng_state",
         _xla_memory_info="get_memory_info",
+        _xla_wait_device_ops="wait_device_ops",
         _set_custom_compile_options="set_custom_compile_options",
         _xla_set_mat_mul_precision="set_mat_mul_precision",
         _xla_get_mat_mul_precision="get_mat_mul_precision",

@@ -127,11 +127,27 @@ MODULES: dict[str, Rows] = {
     "debug": {},
     "debug.metrics": METRIC_ROWS,
     "debug.metrics_saver": from_module(METRICS, "save_metrics"),
+    "debug.model_comparator": from_module(
+        "tarry.debug.compare",
+        "compare compare_tensors configure save tensor_file_compare",
+    ),
     "debug.profiler": PROFILER,
     "distributed": {},
     "distributed.xla_multiprocessing": MULTIPROCESSING,
-    "experimental": {},
+    "experimental": from_module(
+        "tarry.experimental", "eager_mode eager_mode_context is_eager_mode"
+    ),
+    "experimental.eager": from_module(
+        "tarry.experimental", "eager_mode eager_mode_context is_eager_mode"
+    ),
     "runtime": RUNTIME,
+    "test": {},
+    "test.test_utils": from_module(
+        "tarry.training_log",
+        "close_summary_writer get_summary_writer now print_test_update "
+        "print_training_update write_to_summary",
+        mp_test="in_process",
+    ),
     "utils": {},
     "utils.utils": UTILS,
 }

@@ -18,11 +18,14 @@ class Cause(Enum):
     BUDGET = "too many pending instructions"
     EXPORT = "a device buffer was handed out"
     LOADER = "a data loader hands out its next batch"
+    STEP_TRACE = "end of a profiler's step"
     UNLAZY = "tarry.unlazy()"
     EAGER = "eager mode: an operator by itself"
 
 
-STEP_ENDS = frozenset({Cause.SYNC, Cause.STEP, Cause.REGION_END, Cause.LOADER})
+STEP_ENDS = frozenset(
+    {Cause.SYNC, Cause.STEP, Cause.REGION_END, Cause.LOADER, Cause.STEP_TRACE}
+)
 
 # Cuts that no value is read at; what is recorded aside goes on without them.
 BORDERS = frozenset({Cause.STEP, Cause.REGION_BEGIN, Cause.REGION_END, Cause.EAGER})

@@ -10,7 +10,8 @@ from typing import Any
 
 import torch
 
-from tarry.api import sync
+from tarry.api import end_step, sync
+from tarry.cut.cause import Cause
 from tarry.errors import UnsupportedError
 from tarry.ledger import ledger
 from tarry.lower.xla import jax
@@ -51,7 +52,12 @@ def StepTrace(name: str, step_num: int | None = None) -> Iterator[None]:
     notes = {} if step_num is None else {"step_num": step_num}
     with jax.profiler.StepTraceAnnotation(name, **notes), _record(name):
         yield
-        sync()
+        end_step(Cause.STEP_TRACE)
+
+
+def trace_me(scope: str) -> Any:
+    """A decorator: every call of the function is a span of this name."""
+    return Trace(scope)
 
 
 def start_server(port: int) -> None:

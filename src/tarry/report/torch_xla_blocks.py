@@ -118,7 +118,8 @@ def _frames() -> list[str]:
     frame: FrameType | None = sys._getframe()
     while frame is not None:
         code = frame.f_code
-        if found or not code.co_filename.startswith(_PIPELINE):
+        inside = code.co_filename.startswith(_PIPELINE) or code.co_name == "end_step"
+        if found or not inside:
             if len(found) == config.debug_frames:
                 return [*found, ".........."]
             found.append(f"{code.co_name} ({code.co_filename}:{frame.f_lineno})")
