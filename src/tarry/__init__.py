@@ -24,7 +24,10 @@ from tarry.api import (  # noqa: E402
     sync,
 )
 from tarry.debug.live import live_tensors  # noqa: E402
+from tarry.loop.barrier import optimization_barrier_  # noqa: E402
+from tarry.loop.checkpoint import checkpoint  # noqa: E402
 from tarry.loop.closures import add_step_closure  # noqa: E402
+from tarry.loop.loader import MpDeviceLoader, ParallelLoader  # noqa: E402
 from tarry.loop.random_state import (  # noqa: E402
     fork_rng,
     get_rng_state,
@@ -42,9 +45,12 @@ from tarry.region import budget, compile, no_host_reads, step  # noqa: E402
 from tarry.version import __version__  # noqa: E402
 
 __all__ = [
+    "MpDeviceLoader",
+    "ParallelLoader",
     "__version__",
     "add_step_closure",
     "budget",
+    "checkpoint",
     "compile",
     "device",
     "device_count",
@@ -58,6 +64,7 @@ __all__ = [
     "manual_seed",
     "mark_step",
     "no_host_reads",
+    "optimization_barrier_",
     "optimizer_step",
     "set_custom_compile_options",
     "set_mat_mul_precision",

@@ -117,6 +117,15 @@ class BudgetError(TarryError):
         )
 
 
+class LoaderError(TarryError):
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"a thread of the loader ({name}) ended without its last batch and without "
+            f"an error, so no more batches come. Iterate the loader anew; the device "
+            f"goes on working."
+        )
+
+
 class UnsupportedError(TarryError):
     def __init__(self, what: str, line: str, instead: str) -> None:
         super().__init__(f"{what} is not supported on tarry ({line}): {instead}")

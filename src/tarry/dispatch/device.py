@@ -7,7 +7,8 @@ beyond PrivateUse1, and what lets modules move whole (`dispatch/moving.py`).
 import warnings
 from contextlib import AbstractContextManager, nullcontext
 from types import ModuleType
-from typing import Any
+from typing import Any, ClassVar
+from weakref import WeakSet
 
 import torch
 from torch.nn.modules.module import register_module_parameter_registration_hook
@@ -214,13 +215,15 @@ def _span(name: str) -> AbstractContextManager:
 
 
 class StepCuts:
-    """`optimizer.step()` ends with a cut as long as the program never cut by itself."""
+    """`optimizer.step()` ends with a cut as long as the program never cut by itself,
+    and no loader that cuts at every batch is under way."""
 
     enabled = config.auto_step
+    loaders: ClassVar[WeakSet[Any]] = WeakSet()
 
 
 def _after_step(optimizer: Any, args: tuple, kwargs: dict) -> None:
     if any(is_ours(p) for g in optimizer.param_groups for p in g["params"][:1]):
         names.optimizers.add(optimizer)
-        if StepCuts.enabled:
+        if StepCuts.enabled and not StepCuts.loaders:
             cut(Cause.STEP)

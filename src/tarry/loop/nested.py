@@ -4,12 +4,12 @@ have a `to` of their own, rebuilt as what they were."""
 import copy
 import dataclasses
 from collections.abc import Callable, Mapping, MutableMapping
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch.nn.utils.rnn import PackedSequence
 
-Move = Callable[[torch.Tensor], Any]
+Move: TypeAlias = Callable[[torch.Tensor], Any]
 
 
 def map_tensors(value: Any, move: Move, device: Any = None) -> Any:

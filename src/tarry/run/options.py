@@ -9,12 +9,18 @@ time, while it costs wide graphs up to 1.7 times. See `benchmarks/fusion_rule.py
 from dataclasses import dataclass
 
 from tarry.config import config
+from tarry.lower.barrier import BARRIER
 from tarry.lower.table import TABLE
 from tarry.record.graph import Graph
 from tarry.record.trie import operands
 
 PRODUCTS = ("mm", "addmm", "bmm", "baddbmm")
-NO_FUSION = {"xla_disable_hlo_passes": "fusion"}
+DISABLE = "xla_disable_hlo_passes"
+FUSION = "fusion"
+NO_FUSION = {DISABLE: FUSION}
+# XLA:CPU takes optimization barriers out before it merges equal operations, so that
+# they would hold nothing apart.
+NO_BARRIERS = "cse_barrier_expander"
 
 
 # Options that the user asks for; they stand above the rule's.
@@ -25,12 +31,16 @@ def choose(graph: Graph, platform: str) -> dict[str, str]:
     """Compile options for `graph` on `platform`."""
     if platform != "cpu" or config.xla_options != "auto":
         return dict(custom)
-    return {**(NO_FUSION if is_recurrence(graph) else {}), **custom}
+    disabled = [FUSION] * is_recurrence(graph)
+    disabled += [NO_BARRIERS] * any(n.op == BARRIER for n in graph.nodes)
+    if DISABLE in custom:
+        disabled.append(custom[DISABLE])
+    return {**custom, **({DISABLE: ",".join(disabled)} if disabled else {})}
 
 
 def unfused(options: dict[str, str]) -> bool:
     """Whether the kernels of a program are single operations."""
-    return options.get("xla_disable_hlo_passes") == "fusion"
+    return FUSION in options.get(DISABLE, "").split(",")
 
 
 @dataclass(frozen=True, slots=True)
