@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import tarry
+import tarry.cut.program as program_module
 import tarry.cut.sync as sync_module
 from harness import make, same
 from tarry.dispatch.storage import slot_of
@@ -176,15 +177,16 @@ def test_poison_prints_its_cause(x, broken):
 
 
 def failing_once(monkeypatch, name, error):
-    """`tarry.cut.sync.<name>` raises `error` the first time."""
-    real, left = getattr(sync_module, name), [error]
+    """`<name>` of the pipeline raises `error` the first time."""
+    module = program_module if hasattr(program_module, name) else sync_module
+    real, left = getattr(module, name), [error]
 
     def fail(*args, **kwargs):
         if left:
             raise left.pop()
         return real(*args, **kwargs)
 
-    monkeypatch.setattr(sync_module, name, fail)
+    monkeypatch.setattr(module, name, fail)
 
 
 def test_failing_compile(x, monkeypatch):

@@ -9,53 +9,42 @@ leaves the recording as it was, to be cut again.
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
-from itertools import chain, count
+from collections.abc import Callable
+from itertools import chain
 from typing import Any
 
 from tarry import dtypes
-from tarry.cache.key import Key
-from tarry.cache.store import Store
 from tarry.config import config
 from tarry.cut.cause import BORDERS, STEP_ENDS, Cause
 from tarry.cut.guard import Event, guards
-from tarry.errors import (
-    AsideError,
-    CompileError,
-    ProgramError,
-    RunError,
-    TarryError,
+from tarry.cut.program import (
+    Holders,
+    compile_error,
+    first_line,
+    found_again,
+    program_of,
+    run,
+    store,
 )
-from tarry.ledger import Compile, Cut, ledger
+from tarry.errors import AsideError, CompileError, ProgramError, RunError, TarryError
+from tarry.ledger import Cut, ledger
 from tarry.lower.build import LoweringError
 from tarry.record.graph import Bound, bind
 from tarry.record.lines import user_line
 from tarry.record.slot import DEVICE, HOST, IR, POISONED, Failure, Slot
-from tarry.record.trie import Trace, full_name, live_slots, operands, recorder
-from tarry.report.explain import NEAREST, why_new
-from tarry.report.programs import Source
+from tarry.record.trie import Trace, live_slots, operands, recorder
 from tarry.report.spell import spell_cause
-from tarry.report.why import Named, Seen
-from tarry.run.compile import Executable, compile_graph
-from tarry.run.execute import block, launch
-from tarry.run.options import choose, custom
-from tarry.run.platform import environment
+from tarry.run.compile import Executable
+from tarry.run.execute import block
+from tarry.run.options import custom
 from tarry.run.transfer import upload
+
+__all__ = ["after_cut", "cut", "store"]
 
 Live = dict[int, list[Slot]]
 
-store: Store[Key, Executable] = Store(config.cache_size)
-_numbers = count()
-
 # Called after every cut that did not fail, with its cause, even if nothing was pending.
 after_cut: list[Callable[[Cause], None]] = []
-
-
-class Naming:
-    """What the user calls the tensors on some slots, one answer for each list of them;
-    the dispatcher knows it, and says here how to find out."""
-
-    names_of: Callable[[Sequence[list[Slot | None]]], tuple[Named, ...]]
 
 
 def cut(cause: Cause, detail: str = "", wait: bool = False) -> None:
@@ -102,7 +91,7 @@ def _run_pending(
                 guard.run(event, program.number, program.why)
             break
         except LoweringError as error:
-            failure = _compile_error(error)
+            failure = compile_error(error)
             wanted, donated = _unaffected(trace, wanted, error), ()
             if not wanted:
                 _fail(trace, live, failure)
@@ -110,11 +99,11 @@ def _run_pending(
             raise
         except Exception as error:
             what = "a program cut here"
-            _fail(trace, live, CompileError(what, str(line), _first_line(error)))
+            _fail(trace, live, CompileError(what, str(line), first_line(error)))
     try:
         results = _launch(trace, bound, program, record)
     except Exception as error:
-        _fail(trace, live, RunError(cause.value, str(line), _first_line(error)))
+        _fail(trace, live, RunError(cause.value, str(line), first_line(error)))
     if failure is not None:
         _revert(trace, live, set(wanted), failure)
     _settle(trace, live, dict(zip(wanted, results, strict=True)))
@@ -148,90 +137,30 @@ def _find(
     place = wanted, donated, precision, tuple(custom.items())
     found = trace.node.programs.get(place)
     if found is not None and found[1].call is not None:
-        store.touch(found[1])
-        ledger.count("CachedCompile")
+        found_again(found[1], record)
         record.lookup_s = time.perf_counter() - started
-        record.program = found[1].number
         return found
-    env = environment(precision)
-    started = time.perf_counter()
     bound = bind(trace.node, wanted)
-    at = {v: i for i, v in enumerate(bound.inputs)}
-    positions = tuple(sorted([at[v] for v in donated if v in at]))
-    options = choose(bound.graph, env[0][1])
-    key = Key(positions, (*env, *sorted(options.items())), bound.graph)
-    program = store.get(key)
-    record.lookup_s = time.perf_counter() - started
-    if program is None:
-        entries: list[list[Slot | None]]
-        entries = [[trace.inputs[v].slot()] for v in bound.inputs]
-        holders = [list[Slot | None](live.get(v, [])) for v in wanted]
-        names = Naming.names_of([*entries, *holders])
-        inputs, outputs = names[: len(entries)], names[len(entries) :]
-        seen = Seen(key, next(_numbers), inputs, outputs)
-        hosted = tuple([i for v, i in at.items() if trace.inputs[v].host])
-        source = Source(seen, trace.node, wanted, hosted)
-        program = _compile(source, options, event, record)
-    else:
-        ledger.count("CachedCompile")
-    record.program = program.number
+
+    def holders() -> tuple[Holders, Holders, tuple[int, ...]]:
+        entries = [trace.inputs[v] for v in bound.inputs]
+        hosted = tuple([i for i, e in enumerate(entries) if e.host])
+        outputs = [list[Slot | None](live.get(v, [])) for v in wanted]
+        return [[e.slot()] for e in entries], outputs, hosted
+
+    program = program_of(bound, trace.node, donated, precision, holders, event, record)
     trace.node.programs[place] = bound, program
     return bound, program
-
-
-def _compile(source: Source, options: dict, event: Event, record: Cut) -> Executable:
-    started = time.perf_counter()
-    seen = source.seen
-    key = seen.key
-    recent = [p.seen for p in store.recent()[:NEAREST]]
-    why = why_new(seen, recent, store.limit, store.was_evicted(key))
-    for guard in guards:
-        guard.compile(event, why.sentence)
-    nodes, inputs = len(key.graph.nodes), len(key.graph.inputs)
-    ledger.begin_compile(nodes - inputs, event.line)
-    precision = dict(key.environment)["float32_matmul_precision"]
-    with ledger.span("tarry::compile"):
-        program = compile_graph(key.graph, key.donation, options, precision, seen)
-    program.why = why.sentence
-    store.put(key, program)
-    record.compile_s, record.compiled = time.perf_counter() - started, True
-    ledger.count("UncachedCompile")
-    ledger.sample(_timer("CompileTime", record), record.compile_s * 1e9, "time")
-    ledger.sample("InputOutputAliasCount", len(key.donation))
-    ledger.add_compile(
-        Compile(
-            seen.number, why.sentence, event.line, nodes - inputs, inputs,
-            len(key.graph.outputs), len(key.donation),
-            program.trace_s, program.compile_s,
-            " ".join(f"{k}={v}" for k, v in options.items()),
-            why.reason.name, why.before, why.line, why.old, why.new, why.advice,
-            program.memory, source,
-        )
-    )  # fmt: skip
-    return program
 
 
 def _launch(trace: Trace, bound: Bound, program: Executable, record: Cut) -> list[Any]:
     started = time.perf_counter()
     entries = [trace.inputs[v] for v in bound.inputs]
     _upload([e for e in entries if e.host])
-    moved = time.perf_counter()
+    record.transfer_s = time.perf_counter() - started
     taken = map(trace.numbers.__getitem__, bound.numbers)
     numbers = list(chain.from_iterable(taken))
-    with ledger.span("tarry::run"):
-        results = launch(program, [e.data for e in entries], numbers)
-    done = time.perf_counter()
-    record.transfer_s, record.run_s = moved - started, done - moved
-    ledger.sample(_timer("ExecuteTime", record), record.run_s * 1e9, "time")
-    ledger.sample("TensorsGraphSize", len(bound.graph.nodes))
-    ledger.sample("ScalarInputs", len(numbers))
-    ledger.count("ExecuteComputation")
-    return results
-
-
-def _timer(name: str, record: Cut) -> str:
-    """The metric of this name; the operators of eager mode have their own."""
-    return f"EagerOp{name}" if record.cause == Cause.EAGER.value else name
+    return run(program, [e.data for e in entries], numbers, record)
 
 
 def _upload(entries: list[Any]) -> None:
@@ -298,16 +227,3 @@ def _unaffected(trace: Trace, wanted: tuple, error: LoweringError) -> tuple:
         if same or any(v in spoilt for v in operands(node.args)):
             spoilt.update(range(node.base, node.end))
     return tuple([v for v in wanted if v not in spoilt])
-
-
-def _compile_error(error: LoweringError) -> CompileError:
-    return CompileError(
-        full_name(error.node.op),
-        str(error.node.line),
-        _first_line(error.reason),
-    )
-
-
-def _first_line(error: BaseException) -> str:
-    text = str(error).strip().split("\n")[0]
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__

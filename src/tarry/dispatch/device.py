@@ -17,7 +17,8 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 import tarry.lower.rows  # noqa: F401  (fills the table)
 from tarry.config import config
 from tarry.cut.cause import Cause
-from tarry.cut.sync import Naming, cut
+from tarry.cut.program import Naming
+from tarry.cut.sync import cut
 from tarry.dispatch import (
     attention,
     autocast,

@@ -1,6 +1,8 @@
 """Launching a compiled program: asynchronous, numbers packed into two vectors."""
 
 from collections import deque
+from dataclasses import dataclass
+from functools import cache
 from typing import Any
 from weakref import ref
 
@@ -13,16 +15,17 @@ from tarry.run.platform import device, x64
 
 # Weak: a buffer held here could not be donated.
 _last: deque[Any] = deque(maxlen=1)
-_empty: dict[type, Any] = {}
 
 
-def _vector(numbers: list[Any], dtype: type) -> Any:
-    if numbers:
-        return np.array(numbers, dtype)
-    found = _empty.get(dtype)
-    if found is None:
-        found = _empty[dtype] = jax.device_put(np.zeros(0, dtype), device())
-    return found
+@cache
+def _no_numbers() -> tuple[Any, Any]:
+    """The two vectors of a program without run-time numbers."""
+    with x64():
+        return tuple(jax.device_put([np.zeros(0), np.zeros(0, np.int64)], device()))
+
+
+def _vector(numbers: list[Any], dtype: type, empty: Any) -> Any:
+    return np.array(numbers, dtype) if numbers else empty
 
 
 def pack(layout: Layout, numbers: list[Any]) -> tuple[list, list, list]:
@@ -63,13 +66,45 @@ def _buffers(loose: list[Any]) -> list[Any]:
     return [buffer[b] for b in bits]
 
 
-def launch(program: Executable, inputs: list[Any], numbers: list[Any]) -> list[Any]:
-    """The program's outputs, as buffers that may still be computed."""
+def arguments(program: Executable, numbers: list[Any]) -> list[Any]:
+    """What a program takes for these numbers, ahead of its inputs; call in `x64`."""
     floats, ints, loose = pack(program.layout, numbers)
+    no_floats, no_ints = _no_numbers()
+    vectors = [
+        _vector(floats, np.float64, no_floats), _vector(ints, np.int64, no_ints),
+    ]  # fmt: skip
+    return vectors + _buffers(loose) if loose else vectors
+
+
+def constant(program: Executable, numbers: list[Any]) -> "Constant":
+    """Numbers that stay the same, on the device: every launch may take them."""
     with x64():
-        vectors = _vector(floats, np.float64), _vector(ints, np.int64)
-        rest = _buffers(loose) + inputs if loose else inputs
-        results = program.call(*vectors, *rest)
+        placed = jax.device_put(arguments(program, numbers), device())
+    return Constant(tuple(placed), len(numbers))
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """Packed numbers that are on the device, and how many they are."""
+
+    arguments: tuple[Any, ...]
+    count: int
+
+    def __len__(self) -> int:
+        return self.count
+
+
+def launch(
+    program: Executable, inputs: list[Any], numbers: "list[Any] | Constant"
+) -> list[Any]:
+    """The program's outputs, as buffers that may still be computed."""
+    if isinstance(numbers, Constant):
+        results = program.call(*numbers.arguments, *inputs)
+    elif numbers:
+        with x64():
+            results = program.call(*arguments(program, numbers), *inputs)
+    else:  # entering the 64-bit mode would cost more than the call
+        results = program.call(*_no_numbers(), *inputs)
     program.uses += 1
     if results:
         _last.append(ref(results[0]))
