@@ -232,3 +232,25 @@ def test_strides_of_tensors_without_elements():
     x = torch.zeros(5, 0, 10).to(DEVICE)
     assert (x + 1).stride() == x.flip(0).stride() == x.stride() == (10, 10, 1)
     assert x.sum(0).stride() == (10, 1)
+
+
+NARROW = ["uint8", "int8", "int16", "int32", "int64", "uint16", "uint64"]
+
+
+@pytest.mark.parametrize("name", NARROW)
+def test_floats_beyond_an_integers_range(name: str) -> None:
+    """They wrap or become the lowest integer, as on x86."""
+    far = [-1.5, 501, -501.7, 3e9, 5e9 + 3, 2.0**63, 1.8e19, 1e20, -1e20]
+    x = torch.tensor([*far, math.nan, math.inf, -math.inf], dtype=torch.float64)
+    for dtype in (torch.float64, torch.float32, torch.bfloat16, torch.float16):
+        check(lambda x: x.to(getattr(torch, name)), x.to(dtype), grad=False)
+
+
+def test_zeta_of_negative_and_large_arguments() -> None:
+    s = torch.tensor([501.0, 501, 501, 3, 4988429, 1e20, math.inf, 2, 2, 0.5, 1])
+    q = torch.tensor([-1001.2, -13437.7, 501, -200.5, 3, -7.5, 0.5, -3, math.nan, 2, 2])
+    check(torch.special.zeta, s, q, grad=False, views=False)
+
+
+def test_shifts_of_booleans() -> None:
+    check(lambda x: (x << 1, x << x.long(), x >> 1), torch.tensor([True, False]))

@@ -16,7 +16,7 @@ from tarry.cut.cause import Cause
 from tarry.cut.sync import cut
 from tarry.dispatch import seam
 from tarry.dispatch.exits import is_decomposing, no_row, on_host
-from tarry.dispatch.trial import call_with, is_doubtful, raise_as_cpu, try_dtype
+from tarry.dispatch.trial import call_with, is_doubtful, try_dtype, try_on_cpu
 from tarry.dtypes import SUPPORTED
 from tarry.errors import UnsupportedError
 from tarry.record.lines import runs_below, user_line
@@ -80,7 +80,7 @@ def _laid_out(meta: torch.Tensor, strides: tuple[int, ...]) -> torch.Tensor:
 
 def _inferred(kernel: Any, actual: tuple) -> tuple[Any, ...] | None:
     if is_doubtful(kernel, actual):
-        raise_as_cpu(kernel.op, kernel.params, actual)
+        try_on_cpu(kernel.op, kernel.params, actual)
     if not is_decomposing():
         try_dtype(kernel.op, kernel.params, actual)
     try:
@@ -90,8 +90,8 @@ def _inferred(kernel: Any, actual: tuple) -> tuple[Any, ...] | None:
     except NotImplementedError:
         return None
     except Exception:
-        raise_as_cpu(kernel.op, kernel.params, actual)
-        raise
+        # Either refuses the call, or takes what the meta kernel does not.
+        return _flat(try_on_cpu(kernel.op, kernel.params, actual))
 
 
 def _as_meta(out: Any) -> torch.Tensor | None:
@@ -125,7 +125,10 @@ def _geometries(value: Any) -> Any:
 
 def infer(op: Any, params: list[Any], actual: tuple) -> tuple[torch.Tensor, ...]:
     """The op on meta tensors; raises what PyTorch raises for a bad call."""
-    result = call_with(op, params, actual, to_meta)
+    return _flat(call_with(op, params, actual, to_meta))
+
+
+def _flat(result: Any) -> tuple[torch.Tensor, ...]:
     if isinstance(result, torch.Tensor):
         return (result,)
     flat: list[torch.Tensor] = []

@@ -62,11 +62,13 @@ def _overlaps(t: torch.Tensor) -> bool:
     return any(s == 0 and n > 1 for s, n in zip(t.stride(), t.shape))
 
 
-def raise_as_cpu(op: Any, params: list[Any], actual: tuple) -> None:
-    """Raise what PyTorch's CPU kernel raises for such operands, in its words."""
+def try_on_cpu(op: Any, params: list[Any], actual: tuple) -> Any:
+    """What PyTorch's CPU kernel makes of zeros in place of the operands; raises what it
+    raises, in its words."""
     memory = _Memory()
-    error = _error_of(lambda: call_with(op, params, actual, memory.stand_in))
-    if error is not None:
+    try:
+        return call_with(op, params, actual, memory.stand_in)
+    except Exception as error:
         raise type(error)(str(error)) from None
 
 

@@ -4,7 +4,7 @@ kernels. Operands arrive promoted, broadcast and in the compute dtype."""
 import math
 from typing import Any
 
-from tarry.lower.layout import iterated
+from tarry.lower.layout import iterated, like
 from tarry.lower.precision import const, factor, scale, shift
 from tarry.lower.table import pointwise
 from tarry.lower.xla import lax
@@ -32,7 +32,7 @@ def threshold(x, limit, value):
     return lax.select(lax.le(x, limit), value, x)
 
 
-@pointwise("threshold_backward")
+@pointwise("threshold_backward", strides=iterated(1, 0))
 def threshold_backward(grad, x, limit):
     return lax.select(lax.le(x, limit), lax.full_like(grad, 0), grad)
 
@@ -42,12 +42,12 @@ def leaky_relu(x, slope):
     return lax.select(lax.gt(x, const(x, 0)), x, lax.mul(x, slope))
 
 
-@pointwise("leaky_relu_backward")
+@pointwise("leaky_relu_backward", strides=iterated(1, 0))
 def leaky_relu_backward(grad, x, slope, self_is_result):
     return lax.select(lax.gt(x, const(x, 0)), grad, lax.mul(grad, slope))
 
 
-@pointwise("_prelu_kernel")
+@pointwise("_prelu_kernel", strides=like(0))
 def prelu(x, weight):
     return lax.select(lax.gt(x, const(x, 0)), x, lax.mul(x, weight))
 
@@ -136,7 +136,7 @@ def hardtanh(x, low, high):
     return lax.min(lax.max(x, low), high)
 
 
-@pointwise("hardtanh_backward", strides=iterated())
+@pointwise("hardtanh_backward")
 def hardtanh_backward(grad, x, low, high):
     outside = lax.bitwise_or(lax.le(x, low), lax.ge(x, high))
     return lax.select(outside, lax.full_like(grad, 0), grad)
@@ -162,7 +162,7 @@ def hardswish(x):
     return lax.div(lax.mul(x, _relu6_plus3(x)), const(x, 6))
 
 
-@pointwise("hardswish_backward", strides=iterated())
+@pointwise("hardswish_backward")
 def hardswish_backward(grad, x):
     middle = lax.mul(grad, shift(lax.div(x, const(x, 3)), 0.5))
     upper = lax.select(lax.lt(x, const(x, 3)), middle, grad)
@@ -215,7 +215,7 @@ def tanh_backward(grad, y):
     return lax.mul(grad, _conj(lax.sub(const(y, 1), lax.mul(y, y))))
 
 
-@pointwise("logit_backward", strides=iterated())
+@pointwise("logit_backward")
 def logit_backward(grad, x, eps=None):
     low, high = (0.0, 1.0) if eps is None else (eps, 1 - eps)
     slope = lax.div(grad, lax.mul(x, lax.sub(const(x, 1), x)))

@@ -44,7 +44,8 @@ def sub(x, y, alpha=None):
     return lax.sub(x, y if alpha is None else lax.mul(y, alpha))
 
 
-@pointwise("rsub.Tensor", "rsub.Scalar")
+@pointwise("rsub.Tensor", strides=iterated(1, 0))
+@pointwise("rsub.Scalar")
 def rsub(x, y, alpha=None):
     return lax.sub(y, x if alpha is None else lax.mul(x, alpha))
 
@@ -54,7 +55,11 @@ def div(x, y):
     return lax.div(x, y)
 
 
-@pointwise("div.Tensor_mode", "div.Scalar_mode", strides=iterated())
+def _div_strides(metas, x, y, rounding_mode):
+    return iterated(floats=rounding_mode is None)(metas, x, y)
+
+
+@pointwise("div.Tensor_mode", "div.Scalar_mode", strides=_div_strides)
 def div_mode(x, y, rounding_mode: str | None):
     if rounding_mode is None:
         return lax.div(*(convert(v, true_dtype(v.dtype)) for v in (x, y)))
@@ -73,7 +78,7 @@ def _trunc(x):
     return lax.select(lax.lt(x, _fill(x, 0)), lax.ceil(x), lax.floor(x))
 
 
-@pointwise("floor_divide", "floor_divide.Scalar", strides=iterated())
+@pointwise("floor_divide", "floor_divide.Scalar")
 def floor_divide(x, y):
     return _floor_int(x, y) if _is_int(x) else _floor_float(x, y)
 
@@ -222,7 +227,7 @@ def hypot(x, y):
     return jnp.hypot(x, y)
 
 
-@pointwise("copysign.Tensor", "copysign.Scalar", floats=True, strides=iterated())
+@pointwise("copysign.Tensor", "copysign.Scalar", floats=True)
 def copysign(x, y):
     return jnp.copysign(x, y)
 
@@ -247,7 +252,6 @@ def lcm(x, y):
     "xlogy.Scalar_Self",
     "xlogy.Scalar_Other",
     floats=True,
-    strides=iterated(),
 )
 def xlogy(x, y):
     return _times_log(x, y, lax.log(y))
@@ -258,7 +262,6 @@ def xlogy(x, y):
     "special_xlog1py.self_scalar",
     "special_xlog1py.other_scalar",
     floats=True,
-    strides=iterated(),
 )
 def xlog1py(x, y):
     return _times_log(x, y, lax.log1p(y))

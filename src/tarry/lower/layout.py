@@ -14,13 +14,12 @@ from typing import Any
 
 import torch
 
+from tarry.dtypes import promote
 from tarry.record.slot import contiguous_strides
 from tarry.record.views import is_dense
 
 Strides = tuple[int, ...] | None
 Rule = Callable[..., Sequence[Strides]]
-
-_HALVES = (torch.float16, torch.bfloat16)
 
 
 def row_major(metas: Sequence[Any], *_: Any) -> list[Strides]:
@@ -50,45 +49,104 @@ def like(at: int) -> Rule:
     """Each result is laid out as `empty_like` of argument `at` is."""
 
     def rule(metas: Sequence[Any], *actual: Any) -> list[Strides]:
-        made = torch.empty_like(_meta(actual[at])).stride()
+        made = _packed(actual[at])
         return [made if m.shape == actual[at].shape else None for m in metas]
 
     return rule
 
 
-def iterated(*first: int) -> Rule:
-    """TensorIterator's order of the tensors among the arguments, or of the named."""
+def iterated(*first: int, floats: bool = False) -> Rule:
+    """TensorIterator's order of the tensors among the arguments, or of the named.
 
-    def rule(metas: Sequence[Any], *actual: Any) -> list[Strides]:
+    On the CPU it converts operands to their common dtype first, which closes the gaps
+    between their elements. `floats`: integers become the default float.
+    """
+
+    def rule(metas: Sequence[Any], *actual: Any) -> Sequence[Strides]:
         chosen = [actual[at] for at in first] if first else actual
-        tensors = [_meta(a) for a in chosen if isinstance(a, torch.Tensor)]
-        made = tensors[0].neg() if len(tensors) == 1 else None
-        if made is None:
-            made = torch.addcmul(tensors[0], tensors[1], tensors[-1])
-        return [made.stride() if m.shape == made.shape else None for m in metas]
+        tensors = [a for a in chosen if isinstance(a, torch.Tensor)]
+        if all(t.stride() == contiguous_strides(tuple(t.shape)) for t in tensors):
+            return [None] * len(metas)
+        common = _common(actual, floats)
+        shape = tuple(torch.broadcast_shapes(*(t.shape for t in tensors)))
+        given = [
+            (t.shape, t.stride() if t.dtype is common else _packed(t)) for t in tensors
+        ]
+        made = _iterated_strides(shape, given)
+        return [made if m.shape == shape else None for m in metas]
 
     return rule
 
 
-_iterate = iterated()
+def _iterated_strides(
+    shape: tuple[int, ...], given: Sequence[tuple[Sequence[int], Sequence[int]]]
+) -> tuple[int, ...]:
+    """Strides of a result, given the operands' shapes and strides (`build` in
+    aten/src/ATen/TensorIterator.cpp)."""
+    same = all(s == shape and steps == given[0][1] for s, steps in given)
+    if same and is_dense(shape, tuple(given[0][1])):
+        return tuple(given[0][1])
+    lined = [_lined_up(shape, *g) for g in given]
+
+    def is_inner(d: int, e: int) -> bool | None:
+        """Whether dimension `e` lies inside `d`; None where no operand tells."""
+        for steps in lined:
+            if steps[d] and steps[e]:
+                if steps[d] != steps[e]:
+                    return steps[d] > steps[e]
+                if shape[d] > shape[e]:
+                    return True
+        return None
+
+    order = list(reversed(range(len(shape))))  # from the innermost outwards
+    for i in range(1, len(order)):
+        at = i
+        for before in reversed(range(i)):
+            inner = is_inner(order[before], order[at])
+            if inner is False:
+                break
+            if inner:
+                order[before], order[at] = order[at], order[before]
+                at = before
+    strides, step = [0] * len(shape), 1
+    for d in order:
+        strides[d] = step
+        step *= shape[d]
+    return tuple(strides)
 
 
-def of_halves(metas: Sequence[Any], *actual: Any) -> Sequence[Strides]:
-    """Elementwise meta kernels convert halves, which loses the order of gaps."""
-    tensors = [a for a in actual if isinstance(a, torch.Tensor)]
-    halves = all(t.dtype in _HALVES for t in tensors)
-    if not halves or all(is_dense(tuple(t.shape), t.stride()) for t in tensors):
-        return [None] * len(metas)
-    return _iterate(metas, *tensors)
+def _lined_up(
+    shape: tuple[int, ...], own: Sequence[int], strides: Sequence[int]
+) -> list[int]:
+    """An operand's strides once it is broadcast to `shape`."""
+    lead = len(shape) - len(own)
+    kept = [
+        s if n == shape[lead + d] else 0 for d, (n, s) in enumerate(zip(own, strides))
+    ]
+    return [0] * lead + kept
+
+
+def _common(actual: Sequence[Any], floats: bool) -> torch.dtype:
+    tensors = [(a.dtype, a.dim()) for a in actual if isinstance(a, torch.Tensor)]
+    numbers = [_KINDS[type(a)] for a in actual if type(a) in _KINDS]
+    common = promote(tensors, numbers)
+    assert common is not None
+    if floats and not (common.is_floating_point or common.is_complex):
+        return torch.get_default_dtype()
+    return common
+
+
+_KINDS = {bool: "b", int: "i", float: "f", complex: "c"}
 
 
 def of_angle(metas: Sequence[Any], x: torch.Tensor) -> Sequence[Strides]:
-    return (row_major if x.is_complex() else of_halves)(metas, x)
+    return (row_major if x.is_complex() else iterated(floats=True))(metas, x)
 
 
-def _meta(t: torch.Tensor) -> torch.Tensor:
-    """The geometry alone, in a dtype in which nothing is converted."""
-    return torch.empty_strided(t.shape, t.stride(), device="meta")
+def _packed(t: torch.Tensor) -> tuple[int, ...]:
+    """The strides of a copy in another dtype: the same order, without gaps."""
+    meta = torch.empty_strided(t.shape, t.stride(), device="meta")
+    return meta.to(torch.float64).stride()
 
 
 def channels_last(at: int, *which: int) -> Rule:

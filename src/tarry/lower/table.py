@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from tarry import dtypes
-from tarry.lower.layout import Rule, of_halves
+from tarry.lower.layout import Rule, iterated
 from tarry.lower.xla import lax
 
 
@@ -171,12 +171,32 @@ def convert(value: Any, dtype: np.dtype) -> Any:
         value = lax.real(value)
     if dtype == np.bool_:
         return lax.ne(value, lax.full_like(value, 0))
-    if value.dtype.kind in "fV" and dtype.kind == "u" and dtype.itemsize < 8:
-        value = lax.convert_element_type(value, np.dtype(np.int64))
+    if value.dtype.kind in "fV" and dtype.kind in "iu":
+        return lax.convert_element_type(_whole(value, dtype), dtype)
     if value.dtype == np.bool_ and dtype.kind in "fVc":
         # XLA turns a product with a converted mask into a select: NaN * False is NaN.
         value = lax.convert_element_type(value, np.dtype(np.uint8))
     return lax.convert_element_type(value, dtype)
+
+
+def _whole(value: Any, dtype: np.dtype) -> Any:
+    """Floats as integers that wrap when they become `dtype`. NaN and what no integer of
+    that width holds are the lowest one, as x86 has it, where C++ leaves it open."""
+    if value.dtype.itemsize < 4:
+        value = lax.convert_element_type(value, np.dtype(np.float32))
+    narrow = dtype.itemsize < 8 and dtype not in (np.uint8, np.uint32)
+    width = np.iinfo(np.int32 if narrow else np.int64)
+    end, least = value.dtype.type(-float(width.min)), width.dtype.type(width.min)
+
+    def truncated(v: Any) -> Any:
+        whole = lax.convert_element_type(v, width.dtype)
+        return lax.select(lax.lt(lax.abs(v), end), whole, lax.full_like(whole, least))
+
+    if dtype != np.uint64:
+        return truncated(value)
+    upper = truncated(lax.sub(value, end))
+    upper = lax.bitwise_xor(upper, lax.full_like(upper, least))
+    return lax.select(lax.ge(value, end), upper, truncated(value))
 
 
 def rounded(value: Any) -> Any:
@@ -204,7 +224,7 @@ def pointwise(
     opmath: bool = True,
     static: Sequence[str] = (),
     scalars: Sequence[str] = (),
-    strides: Rule = of_halves,
+    strides: Rule | None = None,
     doubts: Callable[..., bool] | None = None,
 ) -> Callable[[Callable], Callable]:
     """Register an elementwise lowering: operands arrive promoted and broadcast.
@@ -234,7 +254,7 @@ def pointwise(
                     frozenset(scalars),
                     frozenset(static),
                     pointwise=True,
-                    strides=strides,
+                    strides=strides or iterated(floats=floats),
                     doubts=doubts,
                 )
             )

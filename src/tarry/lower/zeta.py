@@ -6,9 +6,16 @@ import numpy as np
 
 from tarry.lower.table import Call, convert, pointwise, row
 from tarry.lower.unary import digamma
-from tarry.lower.xla import jnp, jsp, lax
+from tarry.lower.xla import jnp, lax
 
-_MOST_TERMS = 100_000  # of a sum over a negative argument
+# (2k)! / B(2k), the divisors of the Euler-Maclaurin series, k = 1 … 12.
+_DIVISORS = (
+    12.0, -720.0, 30240.0, -1209600.0, 47900160.0, -1307674368000 / 691, 74724249600.0,
+    -10670622842880000 / 3617, 5109094217170944000 / 43867,
+    -802857662698291200000 / 174611, 155112100433309859840000 / 854513,
+    -1693824136731743669452800000 / 236364091,
+)  # fmt: skip
+_SMALL = 2.0**-53
 
 
 @pointwise(
@@ -19,38 +26,54 @@ def zeta(x, q):
 
 
 def hurwitz(x, q):
-    """zeta(x, q); for a negative `q` its terms are summed up to an argument above 9,
-    where the asymptotic series holds (Cephes, `zeta.c`)."""
+    """zeta(x, q) in double precision as PyTorch's kernel has it: terms are summed up to
+    an argument above 9, where the Euler-Maclaurin series holds (Cephes, `zeta.c`)."""
+    dtype, double = x.dtype, np.dtype(np.float64)
+    x, q = convert(x, double), convert(q, double)
+    pole = lax.bitwise_or(x == 1, lax.bitwise_and(q <= 0, q == lax.floor(q)))
+    odd = lax.bitwise_and(q <= 0, lax.ne(x, lax.floor(x)))
+    odd = lax.bitwise_or(x < 1, lax.bitwise_and(odd, lax.bitwise_not(pole)))
+    total, done, a, b = _first_terms(x, q, lax.bitwise_or(pole, odd))
+    y = _remainder(x, total, done, a, b)
+    y = lax.select(pole, lax.full_like(y, np.inf), y)
+    return convert(lax.select(odd, lax.full_like(y, np.nan), y), dtype)
 
-    def below(carry):
-        i, a, _ = carry
-        return lax.bitwise_and(jnp.any(a <= 9), i < _MOST_TERMS)
+
+def _first_terms(x, q, done):
+    """(sum, whether it is final, the last argument, its term)."""
+
+    def is_left(i, a, done):
+        return lax.bitwise_and(lax.bitwise_or(i < 9, a <= 9), lax.bitwise_not(done))
+
+    def goes_on(carry):
+        i, a, _, _, done = carry
+        return jnp.any(is_left(i, a, done))
 
     def one_term(carry):
-        i, a, total = carry
-        term = lax.select(a <= 9, lax.pow(a, -x), lax.full_like(a, 0))
-        return i + 1, lax.select(a <= 9, a + 1, a), total + term
+        i, a, b, total, done = carry
+        left = is_left(i, a, done)
+        a = lax.select(left, a + 1, a)
+        b = lax.select(left, lax.pow(a, -x), b)
+        total = lax.select(left, total + b, total)
+        low, high = -_SMALL * total < b, b < _SMALL * total
+        return i + 1, a, b, total, done | (left & low & high)
 
-    negative = q < 0
-    start = lax.select(negative, q, lax.full_like(q, 10))
-    carry = (np.int32(0), start, lax.full_like(q, 0))
-    _, a, total = lax.while_loop(below, one_term, carry)
-    rest = jsp.zeta(x, lax.select(negative, a, q))
-    endless = lax.bitwise_and(lax.eq(x, lax.full_like(x, np.inf)), q > 0)
-    power = lax.pow(q, -x)
-    power = lax.select(
-        lax.eq(power, lax.full_like(x, 0)), lax.full_like(x, np.nan), power
-    )
-    rest = lax.select(endless, power, rest)
-    endless = lax.bitwise_and(lax.eq(x, lax.full_like(x, np.inf)), negative)
-    rest = lax.select(endless, lax.full_like(x, 0), rest)
-    y = lax.select(negative, total + rest, rest)
-    infinity, nan = lax.full_like(x, np.inf), lax.full_like(x, np.nan)
-    under = lax.bitwise_and(q <= 0, lax.ne(x, lax.floor(x)))
-    y = lax.select(under, nan, y)
-    y = lax.select(lax.bitwise_and(q <= 0, lax.eq(q, lax.floor(q))), infinity, y)
-    y = lax.select(x < 1, nan, y)
-    return lax.select(lax.eq(x, lax.full_like(x, 1)), infinity, y)
+    carry = (np.int32(0), q, lax.full_like(q, 0), lax.pow(q, -x), done)
+    _, a, b, total, done = lax.while_loop(goes_on, one_term, carry)
+    return total, done, a, b
+
+
+def _remainder(x, total, done, a, b):
+    """The Euler-Maclaurin series of the terms beyond `a`, added where not `done`."""
+    total = lax.select(done, total, total + b * a / (x - 1) - 0.5 * b)
+    rising = lax.full_like(x, 1)
+    for k, divisor in enumerate(_DIVISORS):
+        rising, b = rising * (x + 2 * k), b / a
+        term = rising * b / divisor
+        total = lax.select(done, total, total + term)
+        done = done | (lax.abs(term / total) < _SMALL)
+        rising, b = rising * (x + 2 * k + 1), b / a
+    return total
 
 
 def trigamma(x):
