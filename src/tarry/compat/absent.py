@@ -39,6 +39,32 @@ _FSDP = _all(
 )
 
 NAMES: dict[str, dict[str, str]] = {
+    "amp": _all("coming", "autocast GradScaler syncfree"),
+    "amp.syncfree": _all("coming", "SGD Adam AdamW"),
+    "distributed.parallel_loader": _all(
+        "coming", "MpDeviceLoader ParallelLoader PerDeviceLoader"
+    ),
+    "experimental.callback": _all("coming", "on_ready_callback on_ready_event"),
+    "experimental.assume_pure": _all(
+        "coming", "assume_pure PureModule assume_pure_torch j2t_autograd"
+    ),
+    "experimental.fori_loop": _all("coming", "fori_loop while_loop"),
+    "experimental.gradient_accumulation": _all("coming", "gradient_accumulation"),
+    "experimental.gru": _all("coming", "GRU"),
+    "experimental.scan": _all(
+        "coming", "scan value_and_grad_partitioned tree_flatten_none"
+    ),
+    "experimental.scan_layers": _all("coming", "scan_layers"),
+    "utils.dlpack": _all("coming", "to_dlpack from_dlpack"),
+    "utils.serialization": _all("coming", "save load"),
+    "utils.checkpoint": _all("coming", "checkpoint"),
+    "_dynamo.dynamo_bridge": _all(
+        "internals", "alias_with_buffer_donor_config GraphInputMatcher NoneRemover"
+    ),
+    "_dynamo.dynamo_backend2": _all("internals", "dynamo_backend"),
+    "_dynamo.config": {},
+    "_internal.jax_workarounds": _all("internals", "jax_import_guard"),
+    "experimental.deprecation": _all("internals", "deprecated mark_deprecated"),
     "": _all("export", "save_as_stablehlo save_torch_model_as_stablehlo"),
     "core.xla_model": {
         **_all(
@@ -52,7 +78,7 @@ NAMES: dict[str, dict[str, str]] = {
     ),
     "core.xla_builder": _all(
         "builder",
-        "Op Shape Type create_builder create_computation mkop mkleaf mkparam mkshape "
+        "Op Shape Type call_jax create_placeholder_tensor create_builder create_computation mkop mkleaf mkparam mkshape "
         "tensor_shape computation_from_module_proto get_computation_hlo",
     ),
     "core.xla_op_registry": _all("builder", "Op register"),
