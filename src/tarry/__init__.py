@@ -24,6 +24,7 @@ from tarry.api import (  # noqa: E402
     sync,
 )
 from tarry.debug.live import live_tensors  # noqa: E402
+from tarry.loop import serialization  # noqa: E402
 from tarry.loop.barrier import optimization_barrier_  # noqa: E402
 from tarry.loop.checkpoint import checkpoint  # noqa: E402
 from tarry.loop.closures import add_step_closure  # noqa: E402
@@ -33,6 +34,7 @@ from tarry.loop.random_state import (  # noqa: E402
     get_rng_state,
     set_rng_state,
 )
+from tarry.loop.saving import load, save  # noqa: E402
 from tarry.loop.stepping import (  # noqa: E402
     get_mat_mul_precision,
     mark_step,
@@ -61,11 +63,14 @@ __all__ = [
     "get_memory_info",
     "get_rng_state",
     "live_tensors",
+    "load",
     "manual_seed",
     "mark_step",
     "no_host_reads",
     "optimization_barrier_",
     "optimizer_step",
+    "save",
+    "serialization",
     "set_custom_compile_options",
     "set_mat_mul_precision",
     "set_rng_state",

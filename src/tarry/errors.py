@@ -117,6 +117,15 @@ class BudgetError(TarryError):
         )
 
 
+class MixedSavesError(TarryError):
+    def __init__(self, path: str, folder: str) -> None:
+        super().__init__(
+            f"{path} and the tensors in {folder} come from two different saves, the "
+            f"later of which was interrupted. Nothing was loaded; take an earlier "
+            f"checkpoint, and save to a path of its own each time."
+        )
+
+
 class LoaderError(TarryError):
     def __init__(self, name: str) -> None:
         super().__init__(

@@ -25,7 +25,7 @@ from tarry.errors import PoisonedError, RunError, UnsupportedError
 from tarry.ledger import ledger
 from tarry.record.calls import comes_by
 from tarry.record.lines import runs_below, user_line
-from tarry.record.slot import HOST, IR, POISONED, Failure, Slot
+from tarry.record.slot import HOST, IR, POISONED, Failure, Slot, Spec
 from tarry.run.transfer import fetch
 
 
@@ -66,17 +66,21 @@ def _told(cause: Cause, detail: str) -> tuple[Cause, str]:
 def value_of(t: torch.Tensor, cause: Cause, detail: str = "") -> torch.Tensor:
     """A CPU tensor equal to `t`, geometry included; may share memory with a slot."""
     s = slot_of(t)
-    base = base_on_host(s, cause, detail)
-    spec = s.spec
-    if spec.strides != base.stride():
-        strided = torch.empty_strided(spec.shape, spec.strides, dtype=spec.dtype)
-        base = strided.copy_(base)
+    base, spec = _laid_out(base_on_host(s, cause, detail), s.spec), s.spec
     if t.dtype is not spec.dtype:
         base = base.as_strided((spec.numel,), (1,)).view(t.dtype)
     value = base.as_strided(t.shape, t.stride(), t.storage_offset())
     if t.is_conj():
         value = value.conj_physical()
     return -value if t.is_neg() else value
+
+
+def _laid_out(base: torch.Tensor, spec: Spec) -> torch.Tensor:
+    """`base` with the strides of `spec`, so with its order in memory."""
+    if spec.strides == base.stride():
+        return base
+    strided = torch.empty_strided(spec.shape, spec.strides, dtype=spec.dtype)
+    return strided.copy_(base)
 
 
 def copy_of(t: torch.Tensor, cause: Cause, detail: str = "") -> torch.Tensor:
@@ -87,7 +91,8 @@ def copy_of(t: torch.Tensor, cause: Cause, detail: str = "") -> torch.Tensor:
 
 
 def read_bytes(storage: Any, cause: Cause) -> torch.UntypedStorage:
-    return base_on_host(storage.slot, cause).clone().untyped_storage()
+    base = base_on_host(storage.slot, cause)
+    return _laid_out(base, storage.slot.spec).clone().untyped_storage()
 
 
 TarryStorage.read_bytes = staticmethod(read_bytes)

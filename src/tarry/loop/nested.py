@@ -9,27 +9,29 @@ from typing import Any, TypeAlias
 import torch
 from torch.nn.utils.rnn import PackedSequence
 
-Move: TypeAlias = Callable[[torch.Tensor], Any]
+Move: TypeAlias = Callable[[Any], Any]
 
 
-def map_tensors(value: Any, move: Move, device: Any = None) -> Any:
+def map_tensors(
+    value: Any, move: Move, device: Any = None, kind: type = torch.Tensor
+) -> Any:
     """`value` with `move(t)` in place of every tensor, types and keys kept.
 
     A tensor that occurs twice is moved once. Objects that are none of the known
     structures are moved by `to(device)`, if a device is given and they have it, else
-    they stay as they are.
+    they stay as they are. `kind`: what is moved, if not tensors.
     """
-    return _Mapper(move, device).map(value)
+    return _Mapper(move, device, kind).map(value)
 
 
 class _Mapper:
-    def __init__(self, move: Move, device: Any) -> None:
-        self.move, self.device = move, device
-        self.moved: dict[int, tuple[torch.Tensor, Any]] = {}
+    def __init__(self, move: Move, device: Any, kind: type) -> None:
+        self.move, self.device, self.kind = move, device, kind
+        self.moved: dict[int, tuple[Any, Any]] = {}
 
     def map(self, value: Any) -> Any:
-        if isinstance(value, torch.Tensor):
-            return self._tensor(value)
+        if isinstance(value, self.kind):
+            return self._one(value)
         if isinstance(value, PackedSequence):  # its batch sizes stay on the CPU
             return value if self.device is None else value.to(self.device)
         if isinstance(value, Mapping):
@@ -45,7 +47,7 @@ class _Mapper:
             return own(self.device)
         return value
 
-    def _tensor(self, t: torch.Tensor) -> Any:
+    def _one(self, t: Any) -> Any:
         found = self.moved.get(id(t))
         if found is None:
             found = self.moved[id(t)] = t, self.move(t)  # held, so that its id stays
