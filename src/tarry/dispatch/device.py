@@ -169,6 +169,7 @@ def register() -> None:
     library = torch.library.Library("aten", "IMPL")
     generated = all_kernels()
     table = {**generated, **foreach_kernels(), **explicit(generated)}
+    table = {name: kernel for name, kernel in table.items() if seam.has_overload(name)}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for name, kernel in table.items():

@@ -86,6 +86,12 @@ def overload_names(packet: str) -> list[str]:
     return [] if found is None else found.overloads()
 
 
+def has_overload(name: str) -> bool:
+    """Whether this PyTorch has the overload: operators come and go with its releases."""
+    packet, _, which = name.partition(".")
+    return (which or "default") in overload_names(packet)
+
+
 def redispatcher(name: str) -> Any:
     """`(keys, *args)` -> the op's kernel for these dispatch keys, in C++."""
     return op_overload(name)._handle.redispatch_boxed
