@@ -1,5 +1,6 @@
 """Small programs that lazy devices have got wrong before: values as on the CPU, within
-limits on compiles and runs (a read counts as the run that it causes).
+limits on compiles and runs (a read counts as the run that it causes), every cut and
+compile told as it was.
 
 Each function takes a device and a function that cuts, and returns tensors and numbers.
 """
@@ -18,6 +19,7 @@ import tarry
 from harness import compile_count, cut_count, fallbacks, recent
 from tarry.cut.sync import store
 from tarry.dispatch.device import StepCuts
+from told import check_told, fresh
 
 
 def host(t):
@@ -346,8 +348,7 @@ def equal(want, got):
 def test_scenario(scenario):
     most_compiles, most_runs = SCENARIOS[scenario]
     want = scenario("cpu", lambda: None)
-    tarry.sync()
-    store.clear()
+    fresh()
     compiles, runs = compile_count(), cut_count()
     with fallbacks(0):
         got = scenario("tarry", tarry.sync)
@@ -355,6 +356,7 @@ def test_scenario(scenario):
     equal(want, got)
     assert compiles <= most_compiles, f"{compiles} compiles; {recent()}"
     assert runs <= most_runs, f"{runs} runs; {recent()}"
+    check_told(scenario, host)
 
 
 @pytest.mark.parametrize(

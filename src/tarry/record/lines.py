@@ -21,6 +21,9 @@ _INSIDE = (
         for name in ("torch", "jax", "jaxlib", "numpy", "click", "rich")
     ),
 )
+_AUTOGRAD = tuple(
+    [f"{_PATHS[where]}/torch/autograd/" for where in ("purelib", "platlib")]
+)
 _STDLIB = _PATHS["stdlib"] + "/"
 _known: dict[str, bool] = {}
 
@@ -44,11 +47,13 @@ def _user_frame(frame: FrameType | None) -> FrameType | None:
 
 
 def _other_threads() -> list[FrameType]:
-    """The other threads' frames, the main thread's first."""
+    """The other threads' frames: first of those that wait for autograd, then the main
+    thread's."""
     frames = sys._current_frames()
     frames.pop(threading.get_ident(), None)
     main = frames.pop(threading.main_thread().ident or 0, None)
-    return ([main] if main is not None else []) + list(frames.values())
+    found = ([main] if main is not None else []) + list(frames.values())
+    return sorted(found, key=lambda f: not f.f_code.co_filename.startswith(_AUTOGRAD))
 
 
 def _innermost() -> FrameType | None:
