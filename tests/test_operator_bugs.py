@@ -1,6 +1,7 @@
 """Operators that PyTorch's database showed to be wrong, each with its right value."""
 
 import math
+import re
 from collections.abc import Callable
 
 import pytest
@@ -254,3 +255,48 @@ def test_zeta_of_negative_and_large_arguments() -> None:
 
 def test_shifts_of_booleans() -> None:
     check(lambda x: (x << 1, x << x.long(), x >> 1), torch.tensor([True, False]))
+
+
+EMPTY = {
+    "max": lambda x: x.max(),
+    "min": lambda x: x.min(),
+    "max.dim": lambda x: x.max(1),
+    "min.dim": lambda x: x.min(1),
+    "median.dim": lambda x: x.median(1),
+    "nanmedian.dim": lambda x: x.nanmedian(1),
+    "mode": lambda x: x.mode(1),
+    "argmax": lambda x: x.argmax(1),
+    "amin": lambda x: x.amin(1),
+}
+
+
+@pytest.mark.parametrize("name", EMPTY)
+def test_reductions_of_nothing_are_refused_as_on_the_cpu(name: str) -> None:
+    x = torch.rand(2, 0, 4)
+    with pytest.raises((RuntimeError, IndexError)) as on_cpu:
+        EMPTY[name](x)
+    with pytest.raises(on_cpu.type, match="(?i)" + re.escape(str(on_cpu.value)[:30])):
+        EMPTY[name](x.to("tarry"))
+
+
+def test_sparse_gradients_are_dense_ones_of_the_same_numbers() -> None:
+    weight = torch.randn(6, 3)
+    at, starts = torch.tensor([0, 1, 1, 4, 2]), torch.tensor([0, 2])
+
+    def gradients(device: str) -> list[torch.Tensor]:
+        found = []
+        for mode in (None, "sum", "mean"):
+            w = weight.clone().to(device).requires_grad_()
+            places = at.to(device)
+            if mode is None:
+                out = F.embedding(places, w, padding_idx=1, sparse=True)
+            else:
+                out = F.embedding_bag(
+                    places, w, starts.to(device), sparse=True, mode=mode
+                )
+            (out * torch.arange(3.0).to(device)).sum().backward()
+            found.append(w.grad.to_dense().cpu())
+        return found
+
+    for cpu, ours in zip(gradients("cpu"), gradients("tarry")):
+        torch.testing.assert_close(ours, cpu)

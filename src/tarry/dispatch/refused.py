@@ -48,11 +48,22 @@ def quantize(self: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
     )
 
 
+def sparse_gradient(
+    grad: torch.Tensor, indices: torch.Tensor, num_weights: int, padding_idx: int,
+    scale_grad_by_freq: bool,
+) -> torch.Tensor:  # fmt: skip
+    """The gradient of an embedding with `sparse=True`: the same numbers, dense."""
+    return torch.ops.aten.embedding_dense_backward(
+        grad, indices, num_weights, padding_idx, scale_grad_by_freq
+    )
+
+
 _QUANTIZERS = """quantize_per_tensor quantize_per_tensor.tensor_qparams
 quantize_per_tensor_dynamic quantize_per_channel"""
 KERNELS = {
     **dict.fromkeys(_CONVERSIONS.split(), to_sparse),
     **dict.fromkeys(_QUANTIZERS.split(), quantize),
+    "embedding_sparse_backward": sparse_gradient,
 }
 
 

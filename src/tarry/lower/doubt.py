@@ -52,6 +52,10 @@ def unfit_source(x: Any, dim: int, index: Any, source: Any, *_: Any) -> bool:
     return list(source.shape) != want
 
 
+def no_elements(x: Any, *_: Any) -> bool:
+    return x.numel() == 0
+
+
 def no_mask(x: Any, mask: Any, source: Any) -> bool:
     return mask.dtype is not torch.bool or x.dtype is not source.dtype
 

@@ -14,6 +14,7 @@ import numpy as np
 from tarry.dtypes import from_numpy, opmath, to_numpy
 from tarry.lower.arith import complex_logaddexp
 from tarry.lower.compare import truth
+from tarry.lower.doubt import no_elements
 from tarry.lower.table import Call, Out, convert, row
 from tarry.lower.xla import jnp, lax
 
@@ -113,12 +114,12 @@ def aminmax(call: Call, x, dim: Dims, keepdim: bool):
     return fit(lax.reduce_min(x, axes), low), fit(lax.reduce_max(x, axes), high)
 
 
-@row("max")
+@row("max", doubts=no_elements)
 def max_all(call: Call, x):
     return amax(call, x, None, False)
 
 
-@row("min")
+@row("min", doubts=no_elements)
 def min_all(call: Call, x):
     return amin(call, x, None, False)
 
@@ -131,12 +132,12 @@ def _select(call: Call, x, dim: int, best: Callable, where: Callable):
     return fit(best(x, axes), values), fit(where(x, axes[0], INT64), indices)
 
 
-@row("max.dim")
+@row("max.dim", doubts=no_elements)
 def max_dim(call: Call, x, dim: int, keepdim: bool):
     return _select(call, x, dim, lax.reduce_max, lax.argmax)
 
 
-@row("min.dim")
+@row("min.dim", doubts=no_elements)
 def min_dim(call: Call, x, dim: int, keepdim: bool):
     return _select(call, x, dim, lax.reduce_min, lax.argmin)
 

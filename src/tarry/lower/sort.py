@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from tarry.dtypes import to_numpy
-from tarry.lower.doubt import no_list
+from tarry.lower.doubt import no_elements, no_list
 from tarry.lower.index import flat
 from tarry.lower.reduce import fit
 from tarry.lower.table import Call, compute_dtype, convert, row
@@ -129,12 +129,12 @@ def _nanmedian(x: Any, dim: int) -> Any:
     return lax.div(lax.max(last, _full(nans, 0)), _full(nans, 2))
 
 
-@row("median.dim")
+@row("median.dim", doubts=no_elements)
 def median_dim(call: Call, x, dim: int, keepdim: bool):
     return _ranked(call, x, dim, _median)
 
 
-@row("nanmedian.dim")
+@row("nanmedian.dim", doubts=no_elements)
 def nanmedian_dim(call: Call, x, dim: int, keepdim: bool):
     return _ranked(call, x, dim, _nanmedian)
 
@@ -157,7 +157,7 @@ def nanmedian(call: Call, x):
     return _middle(call, x, _nanmedian)
 
 
-@row("mode")
+@row("mode", doubts=no_elements)
 def mode(call: Call, x, dim: int, keepdim: bool):
     """The most frequent value, the smallest of several; its last position."""
     values, indices = call.outs
