@@ -111,7 +111,8 @@ class _Rewriting:
         new.clear()
         self._note(value, new)
         for name, part in value.items():
-            new[self.of(name)] = self.of(part)
+            key = self.of(name)  # before the value, in the order of `each`
+            new[key] = self.of(part)
         return new
 
     def _note(self, old: Any, new: Any) -> Any:

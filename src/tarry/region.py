@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any, TypeVar
 
 from tarry.cut.cause import Cause
-from tarry.cut.guard import Budget, FewGraphs, NoCuts, NoReads, guarded
+from tarry.cut.guard import Budget, FewGraphs, NoCuts, NoReads, guarded, guards
 from tarry.cut.sync import cut
 from tarry.dispatch.device import StepCuts
 from tarry.dispatch.eager import recording_whole
@@ -131,6 +131,19 @@ def compile(
     """
     region = Region(full_graph, name, max_different_graphs, custom_compile_options)
     return region if f is None else region(f)
+
+
+_no_cuts = NoCuts()
+
+
+def set_allow_execution(allow: bool) -> None:
+    """False: every cut raises ExecutionNotAllowedError, until True is set again."""
+    if allow != is_execution_allowed():
+        guards.remove(_no_cuts) if allow else guards.append(_no_cuts)
+
+
+def is_execution_allowed() -> bool:
+    return _no_cuts not in guards
 
 
 def step() -> Region:

@@ -16,6 +16,7 @@ from tarry.errors import UnsupportedError
 from tarry.loop.nested import map_tensors
 from tarry.record.lines import user_line
 from tarry.run import platform
+from tarry.version import __version__
 
 REDUCE_SUM, REDUCE_MUL, REDUCE_AND = "sum", "mul", "and"
 REDUCE_OR, REDUCE_MIN, REDUCE_MAX = "or", "min", "max"
@@ -108,6 +109,11 @@ def is_bf16_supported() -> bool:
 
 def is_spmd() -> bool:
     return False
+
+
+def versions() -> dict[str, str]:
+    """What identifies the builds of tarry (`xla`) and of PyTorch."""
+    return {"xla": __version__, "torch": str(torch.version.git_version)}
 
 
 def master_address() -> str:

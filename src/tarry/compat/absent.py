@@ -32,7 +32,7 @@ _SHARDING = _all(
 )
 _FSDP = _all(
     "devices",
-    "XlaFullyShardedDataParallel checkpoint_module consolidate_sharded_state_dicts "
+    "XlaFullyShardedDataParallel consolidate_sharded_state_dicts "
     "consolidate_sharded_model_checkpoints apply_xla_patch_to_nn_linear "
     "size_based_auto_wrap_policy transformer_auto_wrap_policy always_wrap_policy "
     "recursive_wrap XLAPatchedLinear",
@@ -41,9 +41,6 @@ _FSDP = _all(
 NAMES: dict[str, dict[str, str]] = {
     "amp": _all("coming", "autocast GradScaler syncfree"),
     "amp.syncfree": _all("coming", "SGD Adam AdamW"),
-    "distributed.parallel_loader": _all(
-        "coming", "MpDeviceLoader ParallelLoader PerDeviceLoader"
-    ),
     "experimental.callback": _all("coming", "on_ready_callback on_ready_event"),
     "experimental.assume_pure": _all(
         "coming", "assume_pure PureModule assume_pure_torch j2t_autograd"
@@ -56,8 +53,6 @@ NAMES: dict[str, dict[str, str]] = {
     ),
     "experimental.scan_layers": _all("coming", "scan_layers"),
     "utils.dlpack": _all("coming", "to_dlpack from_dlpack"),
-    "utils.serialization": _all("coming", "save load"),
-    "utils.checkpoint": _all("coming", "checkpoint"),
     "_dynamo.dynamo_bridge": _all(
         "internals", "alias_with_buffer_donor_config GraphInputMatcher NoneRemover"
     ),
@@ -78,7 +73,8 @@ NAMES: dict[str, dict[str, str]] = {
     ),
     "core.xla_builder": _all(
         "builder",
-        "Op Shape Type call_jax create_placeholder_tensor create_builder create_computation mkop mkleaf mkparam mkshape "
+        "Op Shape Type call_jax create_placeholder_tensor create_builder "
+        "create_computation mkop mkleaf mkparam mkshape "
         "tensor_shape computation_from_module_proto get_computation_hlo",
     ),
     "core.xla_op_registry": _all("builder", "Op register"),
@@ -100,7 +96,7 @@ NAMES: dict[str, dict[str, str]] = {
         "kernels",
         "flash_attention FlashAttention paged_attention multi_queries_paged_attention "
         "ragged_paged_attention quantized_matmul_int8 make_kernel_from_pallas "
-        "trace_pallas gmm tgmm gmm_backward GMM repeat_with_fixed_output_size",
+        "trace_pallas gmm tgmm gmm_backward GMM",
     ),
     "experimental.distributed_checkpoint": _all(
         "devices",

@@ -22,6 +22,7 @@ ROWS: Rows = {
         _xla_runtime_is_initialized="runtime_is_initialized",
         _init_computation_client="initialize_runtime",
         _xla_get_num_cached_compilation_graph="cached_programs",
+        _get_git_revs="versions",
     ),
     **from_module(
         "tarry",
@@ -30,6 +31,7 @@ ROWS: Rows = {
         _xla_get_rng_seed="get_rng_state",
         _xla_memory_info="get_memory_info",
         _xla_wait_device_ops="wait_device_ops",
+        _xla_optimization_barrier_="optimization_barrier_",
         _set_custom_compile_options="set_custom_compile_options",
         _xla_set_mat_mul_precision="set_mat_mul_precision",
         _xla_get_mat_mul_precision="get_mat_mul_precision",
@@ -61,6 +63,22 @@ ROWS: Rows = {
         _is_placecholder="is_placeholder",
         _get_graph_hash="graph_hash",
         _unsafe_buffer_pointer="buffer_address",
+        _get_xla_tensor_shape_type="shape_type",
+        _get_xla_tensor_dimension_size="size_tensor",
+        _check_tensor_need_materialization="pending_flags",
     ),
+    **from_module(
+        "tarry.region",
+        "",
+        _set_allow_execution="set_allow_execution",
+        _get_allow_execution="is_execution_allowed",
+    ),
+    **from_module(
+        "tarry.experimental",
+        "",
+        _set_use_eager_mode="eager_mode",
+        _get_use_eager_mode="is_eager_mode",
+    ),
+    **from_module("tarry.loop.saving", "", _xla_get_cpu_tensors="on_cpu"),
     **from_module("tarry.nest", "", _xla_tensors_from_aten="send_all"),
 }

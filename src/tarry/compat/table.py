@@ -25,7 +25,7 @@ XLA_MODEL: Rows = {
     **from_module(
         API,
         "add_step_closure fork_rng get_memory_info get_rng_state mark_step "
-        "optimizer_step set_rng_state wait_device_ops",
+        "optimization_barrier_ optimizer_step save set_rng_state wait_device_ops",
     ),
     **from_module(
         WORLD,
@@ -89,6 +89,7 @@ PROFILER: Rows = from_module(
 )
 
 UTILS: Rows = {
+    "TmpFolder": "tempfile:TemporaryDirectory",
     **from_module(SAMPLES, "SampleGenerator FnDataGenerator as_list"),
     **from_module(CONFIG, "getenv_as check_env_flag"),
     **from_module(
@@ -133,12 +134,19 @@ MODULES: dict[str, Rows] = {
     ),
     "debug.profiler": PROFILER,
     "distributed": {},
+    "distributed.fsdp": from_module("tarry.loop.checkpoint", "checkpoint_module"),
+    "distributed.parallel_loader": from_module(
+        "tarry.loop.loader", "MpDeviceLoader ParallelLoader PerDeviceLoader"
+    ),
     "distributed.xla_multiprocessing": MULTIPROCESSING,
     "experimental": from_module(
         "tarry.experimental", "eager_mode eager_mode_context is_eager_mode"
     ),
     "experimental.eager": from_module(
         "tarry.experimental", "eager_mode eager_mode_context is_eager_mode"
+    ),
+    "experimental.custom_kernel": from_module(
+        "tarry.ragged", "", repeat_with_fixed_output_size="repeat_to_size"
     ),
     "runtime": RUNTIME,
     "test": {},
@@ -149,6 +157,10 @@ MODULES: dict[str, Rows] = {
         mp_test="in_process",
     ),
     "utils": {},
+    "utils.checkpoint": from_module("tarry.loop.checkpoint", "checkpoint"),
+    "utils.serialization": from_module(
+        "tarry.loop.serialization", "TensorReference load save"
+    ),
     "utils.utils": UTILS,
 }
 

@@ -6,6 +6,7 @@ import torch
 
 from tarry.debug.programs import pending, xla_text
 from tarry.dispatch.storage import is_ours, slot_of
+from tarry.dtypes import SHORT
 from tarry.ledger import ledger
 from tarry.record.graph import Graph, Node
 from tarry.record.slot import DEVICE, HOST, IR, Slot, spec
@@ -134,6 +135,21 @@ def stablehlo(tensors: list[torch.Tensor] | None = None, *ignored: Any) -> str:
 def graph_hash(tensors: list[torch.Tensor]) -> str:
     """A number for what computes the tensors: equal graphs have equal ones."""
     return f"{hash(_graph(tensors)) & (1 << 64) - 1:016x}"
+
+
+def shape_type(tensor: torch.Tensor) -> str:
+    """XLA's name of the dtype: `f32`."""
+    return SHORT[tensor.dtype]
+
+
+def size_tensor(tensor: torch.Tensor, dim: int) -> torch.Tensor:
+    """The size of a dimension, as a tensor of the device."""
+    return torch.tensor(tensor.shape[dim], device=tensor.device)
+
+
+def pending_flags(tensors: list[torch.Tensor]) -> list[bool]:
+    """For every tensor, whether its value has yet to be computed."""
+    return [is_pending(t) for t in tensors]
 
 
 def count(name: str, n: int = 1) -> None:

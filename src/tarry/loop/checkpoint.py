@@ -5,6 +5,7 @@ keep the activations after all; here the recomputation starts from the arguments
 an optimization barrier, which also waits for the gradient that needs it.
 """
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -35,6 +36,14 @@ def checkpoint(
         return result
     new = dict(zip(map(id, tied), _Gate.apply(segment, *tied), strict=True))
     return map_tensors(result, lambda t: new.get(id(t), t))
+
+
+def checkpoint_module(module: torch.nn.Module) -> torch.nn.Module:
+    """`module`, whose calls are `checkpoint`s from now on."""
+    module.forward = functools.partial(  # type: ignore[method-assign]
+        checkpoint, module.forward
+    )
+    return module
 
 
 class _Segment:
