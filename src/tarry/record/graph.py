@@ -66,6 +66,16 @@ def _reached(path: list[Instr], wanted: Iterable[int]) -> list[Instr]:
     return kept
 
 
+def _first_uses(nodes: list[Instr]) -> dict[int, Line]:
+    """Where each value is used first. An input's own line may be that of another tensor
+    of its shape, whose trace began like this one."""
+    found: dict[int, Line] = {}
+    for node in nodes:
+        for v in operands(node.args):
+            found.setdefault(v, node.line)
+    return found
+
+
 def _renumber(arg: Any, number: dict[int, int]) -> Any:
     if isinstance(arg, tuple):
         return tuple([_renumber(a, number) for a in arg])
@@ -76,7 +86,9 @@ def bind(last: Instr, outputs: tuple[int, ...]) -> Bound:
     """The canonical graph of `outputs` (value numbers of the trace ending at last)."""
     number: dict[int, int] = {}
     nodes, inputs, numbers, sources = [], [], [], []
-    for node in _reached(last.path(), outputs):
+    reached = _reached(last.path(), outputs)
+    used = _first_uses(reached)
+    for node in reached:
         args = _renumber(node.args, number)
         for v in range(node.base, node.end):
             number[v] = len(number)
@@ -87,7 +99,8 @@ def bind(last: Instr, outputs: tuple[int, ...]) -> Bound:
         dtypes = tuple([s.dtype for s in node.specs])
         free = node.op.startswith("tarry::") or next(operands(args), None) is None
         shapes = tuple([s.shape for s in node.specs]) if free else ()
-        nodes.append(Node(node.op, args, dtypes, shapes, node.specs, node.line))
+        line = used.get(node.base, node.line) if node.op == INPUT else node.line
+        nodes.append(Node(node.op, args, dtypes, shapes, node.specs, line))
         sources.append(node.base)
     graph = Graph(tuple(nodes), tuple([number[v] for v in outputs]))
     return Bound(graph, tuple(inputs), tuple(numbers), outputs, tuple(sources))

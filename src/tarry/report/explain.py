@@ -204,8 +204,8 @@ def _state(old: Seen, new: Seen) -> Why | None:
     at, first = given[0], b.inputs[given[0]]
     return Why(
         Reason.STATE,
-        f"{plural(more, 'value')} that the program before computed itself "
-        f"{'is an input' if more == 1 else 'are inputs'} now, the first "
+        f"{plural(len(given), 'value')} that the program before computed itself "
+        f"{'is an input' if len(given) == 1 else 'are inputs'} now, the first "
         f"{_called(new, at)}{spell(first)}, {_made(new, at)}first used at {first.line} "
         f"({plural(fewer, 'operation')} fewer): state that a first step makes, for "
         "example",
