@@ -15,7 +15,7 @@ if config.metrics_file:
 
     ledger.watchers.append(EveryStep())
 
-from tarry import amp  # noqa: E402
+from tarry import amp  # noqa: E402, F401
 from tarry.api import (  # noqa: E402
     device,
     device_count,
@@ -52,7 +52,6 @@ __all__ = [
     "ParallelLoader",
     "__version__",
     "add_step_closure",
-    "amp",
     "budget",
     "checkpoint",
     "compile",
