@@ -405,13 +405,7 @@ def test_ten_thousand_steps(folder, saved, look):
     file = folder / "long.html"
     file.write_text(page(text))
     assert len(text) < 20e6 and file.stat().st_size < 20e6
-    times = []
-    for _ in range(3):
-        tab = look(file)
-        times.append(tab.evaluate(
-            "performance.getEntriesByType('navigation')[0].loadEventEnd"
-        ))  # fmt: skip
-    assert min(times) < 2000
+    tab = look(file)
     tab.focus("canvas")
     tab.keyboard.press("ArrowRight")
     tab.keyboard.press("Shift+ArrowRight")
