@@ -1,7 +1,9 @@
 """Counters and metrics: torch_xla's names, texts and report format."""
 
 import pytest
+import torch
 
+import tarry
 from tarry.debug import metrics
 from tarry.ledger import Cut, Ledger, Metric, ledger
 from tarry.report.metrics import bytes_text, metric_text, report, time_text
@@ -199,3 +201,18 @@ def test_shares_do_not_round_to_all_or_nothing():
         "0 %", "< 1 %", "50 %", "> 99 %", "100 %",
     ]  # fmt: skip
     assert share(0, 0) == "–"
+
+
+def test_operations_count_when_they_are_recorded():
+    metrics.clear_all()
+    x = torch.ones(3).to("tarry")
+    x.add_(1)
+    assert metrics.counter_value("xla::add") == 1  # though nothing was cut yet
+    tarry.sync()
+    assert metrics.counter_value("xla::add") == 1
+    x.mul(2)  # no one keeps the result, so that nothing is computed
+    tarry.sync()
+    assert metrics.counter_value("xla::mul") == 1
+    x.mul(2)
+    metrics.clear_counters()
+    assert metrics.counter_value("xla::mul") is None

@@ -18,6 +18,7 @@ from tarry.errors import (
     TooManyGraphsError,
 )
 from tarry.ledger import ledger
+from tarry.region import set_allow_execution
 
 HERE = re.escape(__file__)
 
@@ -237,3 +238,25 @@ def test_a_budget_of_compiles_says_why(x):
     with pytest.raises(BudgetError, match=words), tarry.budget(compiles=0):
         (z.exp() * 7).cpu()
     same(make(3, 4)[:2].exp() * 7, z.exp() * 7)
+
+
+def test_max_different_graphs_counts_over_all_regions_of_a_function(x):
+    def double(t):
+        return t + t
+
+    tarry.compile(double, max_different_graphs=1)(x)
+    tarry.compile(double, max_different_graphs=1)(x)
+    with pytest.raises(TooManyGraphsError, match="exceeded: 1"):
+        tarry.compile(double, max_different_graphs=1)(make(2, 2).to("tarry"))
+    tarry.compile(double, max_different_graphs=2)(make(2, 2).to("tarry"))
+
+
+def test_execution_can_be_forbidden(x):
+    y = x + 1
+    set_allow_execution(False)
+    try:
+        with pytest.raises(ExecutionNotAllowedError, match="Unexpected execution"):
+            y.sum().item()
+    finally:
+        set_allow_execution(True)
+    same(x.cpu() + 1, y)

@@ -10,6 +10,7 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
 
 from tarry.cut.cause import Cause
 from tarry.cut.guard import Budget, FewGraphs, NoCuts, NoReads, guarded, guards
@@ -45,6 +46,8 @@ class Region:
             self.name = f.__name__
             if self.few is not None:
                 self.few.name = self.name
+        if self.few is not None:
+            self.few.seen = _programs_of(f)
 
         @functools.wraps(f, updated=())
         def run(*args: Any, **kwargs: Any) -> Any:
@@ -76,6 +79,17 @@ class Region:
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
         self._entered.pop().__exit__(kind, error, trace)
+
+
+def _programs_of(f: Callable[..., Any]) -> dict[int, str]:
+    """The programs that a function has run, in all its regions."""
+    try:
+        return _programs.setdefault(f, {})
+    except TypeError:  # it cannot be referred to weakly
+        return {}
+
+
+_programs: WeakKeyDictionary[Callable[..., Any], dict[int, str]] = WeakKeyDictionary()
 
 
 @contextmanager
@@ -123,7 +137,7 @@ def compile(
 
     `full_graph`: every cut inside raises ExecutionNotAllowedError, with its cause and
     line. `max_different_graphs`: TooManyGraphsError where the region would run one more
-    program, counted over all its calls; it says what is different.
+    program, counted over all calls of `f`; it says what is different.
     `custom_compile_options`: XLA's options by name, a part of the compile key.
     `name`: of the region in reports; that of `f` if there is one.
 

@@ -91,6 +91,7 @@ def _compile(source: Source, options: dict, event: Event, record: Cut) -> Execut
     store.put(key, program)
     record.compile_s, record.compiled = time.perf_counter() - started, True
     ledger.count("UncachedCompile")
+    ledger.count("CreateCompileHandles")
     ledger.sample(_timer("CompileTime", record), record.compile_s * 1e9, "time")
     ledger.sample("InputOutputAliasCount", len(key.donation))
     ledger.add_compile(

@@ -64,6 +64,7 @@ def cut(cause: Cause, detail: str = "", wait: bool = False) -> None:
             _run_pending(trace, live, wanted, cause, detail, begun)
         else:
             _settle(trace, live, {})
+            trace.node.visits += 1
             recorder.restart(config.trie_limit)
     if wait or (config.sync_wait and wanted):
         block()
@@ -196,6 +197,7 @@ def _fail(trace: Trace, live: Live, failure: ProgramError) -> None:
     """Undo the recording, end it, and raise `failure` from the active exception."""
     _revert(trace, live, set(), failure)
     _settle(trace, live, {})
+    trace.node.visits += 1
     recorder.restart(config.trie_limit)
     raise failure
 

@@ -312,8 +312,9 @@ class Recorder:
         self.trace = Trace(self.root, self.epoch)
 
     def op_counts(self) -> Counter[str]:
-        """How often each operation was recorded, up to the last cut."""
-        return self._retired + visits(self._roots.values())
+        """How often each operation was recorded."""
+        pending = Counter(node.op for node in self.trace.node.path())
+        return self._retired + visits(self._roots.values()) + pending
 
 
 def visits(roots: Iterable[Instr]) -> Counter[str]:
