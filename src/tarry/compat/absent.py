@@ -28,7 +28,7 @@ _SHARDING = _all(
     "XLAShardedTensor XLAShard wrap_if_sharded xla_distribute_tensor "
     "xla_distribute_module visualize_sharding visualize_tensor_sharding "
     "apply_xla_patch_to_nn_linear XLAPatchedLinear apply_backward_optimization_barrier "
-    "_mark_manual_sharding",
+    "_mark_manual_sharding xla_patched_nn_linear_forward",
 )
 _FSDP = _all(
     "devices",
@@ -39,8 +39,6 @@ _FSDP = _all(
 )
 
 NAMES: dict[str, dict[str, str]] = {
-    "amp": _all("coming", "autocast GradScaler syncfree"),
-    "amp.syncfree": _all("coming", "SGD Adam AdamW"),
     "experimental.callback": _all("coming", "on_ready_callback on_ready_event"),
     "experimental.assume_pure": _all(
         "coming", "assume_pure PureModule assume_pure_torch j2t_autograd"
