@@ -318,6 +318,21 @@ def broadcast_parameters(model: torch.nn.Module) -> None:
     sync()
 
 
+def set_replication(device: Any, devices: Sequence[Any]) -> None:
+    """Nothing to do for the one device. Raises UnsupportedError for several."""
+    for each in devices:
+        _check(each)
+    if len(devices) > 1:
+        needs_processes("set_replication over several devices")()
+    _check(device)
+
+
+def gradients_of(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
+    """The gradients there are of the optimizer's parameters."""
+    parameters = [p for group in optimizer.param_groups for p in group["params"]]
+    return [p.grad for p in parameters if p.grad is not None]
+
+
 def reduce_gradients(
     optimizer: Any, groups: Any = None, pin_layout: Any = True
 ) -> None:
@@ -329,19 +344,19 @@ def on_ordinals(
 ) -> Any:
     """`target(*data)` if 0 is among `ordinals`; `data` gets to the CPU before."""
     chosen = ordinals if isinstance(ordinals, list | tuple | set) else (ordinals,)
-    result = target(*_on_cpu(data)) if 0 in chosen else None
+    result = target(*on_cpu(data)) if 0 in chosen else None
     sync()
     return result
 
 
 def mesh_reduce(tag: str, data: Any, reduce_fn: Callable[[list], Any]) -> Any:
     """`reduce_fn` of what every process brings: a list of `data`, on the CPU."""
-    found = _on_cpu(data)
+    found = on_cpu(data)
     sync()
     return reduce_fn([found])
 
 
-def _on_cpu(data: Any) -> Any:
+def on_cpu(data: Any) -> Any:
     """`data` with tensors of the device copied to the CPU."""
     return map_tensors(data, torch.Tensor.cpu)
 

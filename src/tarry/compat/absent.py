@@ -51,9 +51,7 @@ NAMES: dict[str, dict[str, str]] = {
     ),
     "experimental.scan_layers": _all("coming", "scan_layers"),
     "utils.dlpack": _all("coming", "to_dlpack from_dlpack"),
-    "_dynamo.dynamo_bridge": _all(
-        "internals", "alias_with_buffer_donor_config GraphInputMatcher NoneRemover"
-    ),
+    "_dynamo.dynamo_bridge": _all("internals", "GraphInputMatcher NoneRemover"),
     "_dynamo.dynamo_backend2": _all("internals", "dynamo_backend"),
     "_dynamo.config": {},
     "_internal.jax_workarounds": _all("internals", "jax_import_guard"),
@@ -62,7 +60,7 @@ NAMES: dict[str, dict[str, str]] = {
     "core.xla_model": {
         **_all(
             "devices",
-            "set_replication all_reduce_bucketized_gradients reduce_scatter_bucketized",
+            "all_reduce_bucketized_gradients reduce_scatter_bucketized",
         ),
         **_all("export", "get_stablehlo_bytecode"),
     },

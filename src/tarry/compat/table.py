@@ -31,7 +31,10 @@ XLA_MODEL: Rows = {
         WORLD,
         "REDUCE_SUM REDUCE_MUL REDUCE_AND REDUCE_OR REDUCE_MIN REDUCE_MAX "
         "all_reduce all_gather all_to_all collective_broadcast collective_permute "
-        "master_print mesh_reduce recv reduce_gradients reduce_scatter rendezvous send",
+        "master_print mesh_reduce recv reduce_gradients reduce_scatter rendezvous send "
+        "set_replication",
+        _fetch_gradients="gradients_of",
+        _maybe_convert_to_cpu="on_cpu",
         xla_device="current_device",
         xla_real_devices="real_devices",
         xla_replication_devices="real_devices",
@@ -117,6 +120,9 @@ MODULES: dict[str, Rows] = {
     "": ROOT,
     "torch_xla": ROOT,
     "_XLAC": extension.ROWS,
+    "_dynamo.dynamo_bridge": from_module(
+        "tarry.loop.donation", "alias_with_buffer_donor_config"
+    ),
     "_internal": {},
     "_internal.tpu": from_module(WORLD, "", num_available_chips="zero", version="zero"),
     "_internal.utils": {},
@@ -158,6 +164,9 @@ MODULES: dict[str, Rows] = {
         mp_test="in_process",
     ),
     "utils": {},
+    "utils.buffer_donor_context": from_module(
+        "tarry.loop.donation", "alias_with_buffer_donor_config"
+    ),
     "utils.checkpoint": from_module("tarry.loop.checkpoint", "checkpoint"),
     "utils.serialization": from_module(
         "tarry.loop.serialization", "TensorReference load save"
