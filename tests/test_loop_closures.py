@@ -8,7 +8,7 @@ import torch
 import tarry
 from harness import cuts
 from tarry.errors import ClosureError, TarryError
-from tarry.loop import closures
+from tarry.loop.worker import worker
 
 
 def test_they_run_once_after_the_next_end_of_a_step():
@@ -116,7 +116,7 @@ def test_an_async_one_that_raises_tells_the_next_end_of_a_step():
 
     tarry.add_step_closure(fail, run_async=True)
     tarry.sync()
-    closures.worker.wait()
+    worker.wait()
     seen = []
     tarry.add_step_closure(seen.append, (1,))
     with pytest.raises(ClosureError, match="ValueError: too late") as caught:
@@ -132,7 +132,7 @@ def test_a_failed_cut_keeps_them(monkeypatch):
     tarry.add_step_closure(seen.append, (1,))
     x = torch.ones(2).to("tarry") + 1
     with monkeypatch.context() as m:
-        m.setattr("tarry.cut.sync.launch", lambda *a: 1 / 0)
+        m.setattr("tarry.cut.program.launch", lambda *a: 1 / 0)
         with pytest.raises(TarryError):
             tarry.sync()
     assert seen == []

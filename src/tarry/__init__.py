@@ -29,6 +29,7 @@ from tarry.loop import serialization  # noqa: E402
 from tarry.loop.barrier import optimization_barrier_  # noqa: E402
 from tarry.loop.checkpoint import checkpoint  # noqa: E402
 from tarry.loop.closures import add_step_closure  # noqa: E402
+from tarry.loop.later import later  # noqa: E402
 from tarry.loop.loader import MpDeviceLoader, ParallelLoader  # noqa: E402
 from tarry.loop.random_state import (  # noqa: E402
     fork_rng,
@@ -63,6 +64,7 @@ __all__ = [
     "get_mat_mul_precision",
     "get_memory_info",
     "get_rng_state",
+    "later",
     "live_tensors",
     "load",
     "manual_seed",

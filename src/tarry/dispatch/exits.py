@@ -40,12 +40,16 @@ def base_on_host(s: Slot, cause: Cause, detail: str = "") -> torch.Tensor:
     reading(cause, detail)
     if s.state is IR:
         cut(cause, detail)
+    return _fetched(s, cause)
+
+
+def _fetched(s: Slot, cause: Cause, beside: bool = False) -> torch.Tensor:
     if s.state is POISONED:
         raise PoisonedError(s.data.error) from s.data.error
     if s.state is HOST:
         return s.data
     try:
-        return dtypes.host_tensor(fetch(s.data), s.spec.dtype)
+        return dtypes.host_tensor(fetch(s.data, beside), s.spec.dtype)
     except Exception as error:
         failure = RunError(cause.value, str(user_line()), str(error).split("\n")[0])
         s.move(POISONED, Failure(failure))
@@ -66,7 +70,18 @@ def _told(cause: Cause, detail: str) -> tuple[Cause, str]:
 def value_of(t: torch.Tensor, cause: Cause, detail: str = "") -> torch.Tensor:
     """A CPU tensor equal to `t`, geometry included; may share memory with a slot."""
     s = slot_of(t)
-    base, spec = _laid_out(base_on_host(s, cause, detail), s.spec), s.spec
+    return _shaped(t, _laid_out(base_on_host(s, cause, detail), s.spec), s.spec)
+
+
+def computed_value(t: torch.Tensor) -> torch.Tensor:
+    """A CPU copy of `t`, which is not pending, for a thread that no step waits for."""
+    s = slot_of(t)
+    base = _laid_out(_fetched(s, Cause.HOST, beside=True), s.spec)
+    return _shaped(t, base, s.spec).clone()
+
+
+def _shaped(t: torch.Tensor, base: torch.Tensor, spec: Spec) -> torch.Tensor:
+    """The part of `base`, the value of a storage, that `t` shows."""
     if t.dtype is not spec.dtype:
         base = base.as_strided((spec.numel,), (1,)).view(t.dtype)
     value = base.as_strided(t.shape, t.stride(), t.storage_offset())

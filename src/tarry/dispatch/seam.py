@@ -16,6 +16,7 @@ KEY = "PrivateUse1"  # where the device's kernels are registered
 
 Tensor = torch.Tensor
 DispatchKey = torch._C.DispatchKey
+COMPOSITE_KEYS = torch._C.DispatchKeySet(DispatchKey.CompositeExplicitAutograd)
 META_KEYS = torch._C.DispatchKeySet(DispatchKey.Meta)
 
 # Formatting a tensor runs ordinary operators on it; these frames tell a print apart.
@@ -78,6 +79,13 @@ def op_overload(name: str) -> Any:
     """`add.Tensor` or `relu` as a `torch._ops.OpOverload` of aten."""
     packet, _, which = name.partition(".")
     return getattr(getattr(torch.ops.aten, packet), which or "default")
+
+
+def make_wrapper(cls: type, like: torch.Tensor, device: str) -> Any:
+    """A tensor of the subclass `cls` without memory, with the metadata of `like`."""
+    return torch.Tensor._make_wrapper_subclass(
+        cls, like.shape, strides=like.stride(), dtype=like.dtype, device=device
+    )
 
 
 def overload_names(packet: str) -> list[str]:

@@ -14,10 +14,10 @@ import torch
 
 from tarry.cut.cause import STEP_ENDS, Cause
 from tarry.cut.sync import after_cut
+from tarry.dispatch.snapshot import snapshot
 from tarry.dispatch.storage import is_ours
 from tarry.loop.nested import map_tensors
-from tarry.loop.snapshot import snapshot
-from tarry.loop.worker import Worker
+from tarry.loop.worker import worker
 from tarry.record.lines import user_line
 
 
@@ -31,7 +31,6 @@ class _Closure:
 _lock = threading.Lock()
 _next: list[_Closure] = []
 _next_async: list[_Closure] = []
-worker = Worker("step closure")
 
 
 def add_step_closure(
@@ -62,7 +61,8 @@ def _frozen(args: tuple) -> tuple:
 
 def _hand_over(c: _Closure) -> None:
     args = _frozen(c.args)
-    worker.submit(lambda: c.run(*args), c.line)
+    worker.submit(lambda: c.run(*args), "step closure", c.line)
+    worker.make_room()
 
 
 def _call(c: _Closure) -> None:

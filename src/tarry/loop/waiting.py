@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from tarry.loop import closures
+from tarry.loop.worker import worker
 from tarry.run import memory
 from tarry.run.execute import block
 
@@ -16,8 +16,8 @@ def wait_device_ops(devices: Sequence[Any] = ()) -> None:
     waits). Raises the first error of such a function, as tarry.errors.ClosureError.
     """
     block()
-    closures.worker.wait()
-    closures.worker.check()
+    worker.wait()
+    worker.check()
 
 
 def get_memory_info(device: Any = None) -> dict[str, int]:

@@ -15,29 +15,26 @@ MOST_WAITING = 100
 class Worker:
     """The thread begins with the first job and ends with the process, all jobs done."""
 
-    def __init__(self, what: str) -> None:
-        self.what = what
-        self._pool = ThreadPoolExecutor(1, f"tarry {what}")
+    def __init__(self) -> None:
+        self._pool = ThreadPoolExecutor(1, "tarry worker")
         self._change = threading.Condition()
         self._waiting = 0
         self._thread = 0
         self._errors: list[ClosureError] = []
         atexit.register(self._report)
 
-    def submit(self, job: Callable[[], object], line: str) -> None:
-        """Queue `job`, which the user's `line` asked for; waits where too many are."""
+    def submit(self, job: Callable[[], object], what: str, line: str) -> None:
+        """Queue `job`, a `what` that the user's `line` asked for."""
         with self._change:
-            if not self._is_own():
-                self._change.wait_for(lambda: self._waiting < MOST_WAITING)
             self._waiting += 1
-        self._pool.submit(self._run, job, line)
+        self._pool.submit(self._run, job, what, line)
 
-    def _run(self, job: Callable[[], object], line: str) -> None:
+    def _run(self, job: Callable[[], object], what: str, line: str) -> None:
         self._thread = threading.get_ident()
         try:
             job()
         except BaseException as error:
-            failure = ClosureError(self.what, line, error)
+            failure = ClosureError(what, line, error)
             failure.__cause__ = error
             with self._change:
                 self._errors.append(failure)
@@ -49,6 +46,13 @@ class Worker:
 
     def _is_own(self) -> bool:
         return threading.get_ident() == self._thread
+
+    def make_room(self) -> None:
+        """Wait while too many jobs do (not in a job itself), so that they do not pile
+        up; whoever calls this holds no lock that a job may want."""
+        with self._change:
+            if not self._is_own():
+                self._change.wait_for(lambda: self._waiting < MOST_WAITING)
 
     def wait(self) -> None:
         """Return when every job so far is done (at once in a job itself)."""
@@ -71,3 +75,6 @@ class Worker:
         """At exit: the errors that no cut came to raise."""
         for error in self._errors:
             traceback.print_exception(error, file=sys.stderr)
+
+
+worker = Worker()

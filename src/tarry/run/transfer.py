@@ -24,13 +24,15 @@ def upload(arrays: list[np.ndarray]) -> list[Any]:
     return buffers
 
 
-def fetch(buffer: Any) -> np.ndarray:
-    """The value of a buffer; waits for the program that makes it."""
+def fetch(buffer: Any, beside: bool = False) -> np.ndarray:
+    """The value of a buffer; waits for the program that makes it. `beside`: on a
+    thread of its own, so that no step waits."""
     started = time.perf_counter()
     with ledger.span("tarry::wait"):
         array = np.asarray(buffer)
     waited = time.perf_counter() - started
     ledger.sample("TransferFromDeviceTime", waited * 1e9, "time")
-    ledger.add_blocked(waited)
+    if not beside:
+        ledger.add_blocked(waited)
     ledger.sample("InboundData", array.nbytes, "bytes")
     return array
