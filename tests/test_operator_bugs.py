@@ -300,3 +300,22 @@ def test_sparse_gradients_are_dense_ones_of_the_same_numbers() -> None:
 
     for cpu, ours in zip(gradients("cpu"), gradients("tarry")):
         torch.testing.assert_close(ours, cpu)
+
+
+RANGES = [(1.0, 5.000001, 2.0), (5.9, 1.0, -1.5), (0, -3.9, -1), (0.0, 5.0, 1.5)]
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.uint8], ids=str)
+def test_ranges_of_integers_between_floats(dtype: torch.dtype) -> None:
+    for ends in RANGES[: 4 if dtype is not torch.uint8 else 2]:
+        same(
+            torch.arange(*ends, dtype=dtype),
+            torch.arange(*ends, dtype=dtype, device=DEVICE),
+        )
+    for ends in ((4.3, 0), (0.9, 9.9)):
+        same(
+            torch.linspace(*ends, 50, dtype=dtype),
+            torch.linspace(*ends, 50, dtype=dtype, device=DEVICE),
+        )
+    with pytest.raises(ValueError, match="nonzero"):
+        torch.arange(0.0, 5.0, 0.5, dtype=torch.int64, device=DEVICE)

@@ -1,10 +1,12 @@
 """PyTorch's operator database: its entries, the ways of calling them, their samples."""
 
+from collections.abc import Iterator
 from itertools import islice
 from typing import Any
 
 import torch
 from torch.testing._internal.common_methods_invocations import op_db
+from torch.testing._internal.common_utils import SEED, set_rng_seed
 
 # Ways of calling an entry. `transposed`, `sliced` and `expanded`: inputs are such views
 # of something else; `extremal`: NaN and ±inf stand among the numbers; `reference`:
@@ -109,6 +111,17 @@ def takes(op: Any, dtype: torch.dtype, kind: str) -> bool:
     return True
 
 
+def _seeded(samples: Any) -> Iterator[Any]:
+    """The samples as `op.sample_inputs` yields them, without its walks of the stack."""
+    samples = iter(samples)
+    while True:
+        set_rng_seed(SEED)
+        try:
+            yield next(samples)
+        except StopIteration:
+            return
+
+
 def samples_of(op: Any, dtype: torch.dtype, kind: str, cap: int = CAP) -> list[Any]:
     """At most `cap` samples of the entry, spread over all; CPU tensors."""
     torch.manual_seed(0)
@@ -117,8 +130,8 @@ def samples_of(op: Any, dtype: torch.dtype, kind: str, cap: int = CAP) -> list[A
     if kind == "errors":
         return list(op.error_inputs("cpu"))
     grad = kind in GRADS
-    source = op.reference_inputs if kind == "reference" else op.sample_inputs
-    every = list(islice(source("cpu", dtype, requires_grad=grad), LISTED))
+    source = op.reference_inputs_func if kind == "reference" else op.sample_inputs_func
+    every = list(islice(_seeded(source(op, "cpu", dtype, grad)), LISTED))
     if len(every) <= cap:
         return every
     if cap == 1:

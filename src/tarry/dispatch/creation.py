@@ -108,6 +108,10 @@ def arange_step(
         raise RuntimeError(f"unsupported range: {start} -> {end}")
     if (end - start) * step < 0:
         raise RuntimeError("upper bound and lower bound inconsistent with step sign")
+    if dtype is torch.int64:  # what PyTorch counts in whole numbers, as no other dtype
+        start, end, step = int(start), int(end), int(step)
+        if step == 0:
+            raise ValueError("step must be nonzero")
     whole = all(isinstance(n, int) for n in (start, end, step))
     size = -((start - end) // step) if whole else math.ceil((end - start) / step)
     return _numbered("tarry::iota", (start, step), contiguous_spec((size,), dtype))

@@ -33,8 +33,16 @@ def iota(call: Call, start: Scalar, step: Scalar):
     return convert(lax.add(first, steps), call.out.dtype)
 
 
-def _line(call: Call, start: Scalar, end: Scalar, dtype: np.dtype) -> Any:
-    """PyTorch's two halves: up from start, down from end."""
+def _whole(number: Scalar) -> Scalar:
+    return Scalar("i", lambda dtype: convert(number.to(INT64), dtype))
+
+
+def _line(call: Call, start: Scalar, end: Scalar) -> Any:
+    """PyTorch's two halves: up from start, down from end; between truncated ends in
+    float64 where the result is of integers."""
+    dtype = _line_dtype(call.out.dtype)
+    if call.out.dtype.kind in "iub":
+        start, end = _whole(start), _whole(end)
     (count,) = call.out.shape
     shape = (count,)
     first, last = (lax.broadcast(s.to(dtype), shape) for s in (start, end))
@@ -54,19 +62,12 @@ def _line_dtype(dtype: np.dtype) -> np.dtype:
 
 @row("tarry::linspace")
 def linspace(call: Call, start: Scalar, end: Scalar):
-    line = _line(call, start, end, _line_dtype(call.out.dtype))
-    return convert(line, call.out.dtype)
-
-
-def _whole(number: Scalar) -> Scalar:
-    return Scalar("i", lambda dtype: convert(number.to(INT64), dtype))
+    return convert(_line(call, start, end), call.out.dtype)
 
 
 @row("tarry::logspace", static=("base",))
 def logspace(call: Call, start: Scalar, end: Scalar, base: float):
-    if call.out.dtype.kind in "iub":  # whose ends PyTorch truncates first
-        start, end = _whole(start), _whole(end)
-    line = _line(call, start, end, _line_dtype(call.out.dtype))
+    line = _line(call, start, end)
     return convert(lax.pow(lax.full_like(line, base), line), call.out.dtype)
 
 
