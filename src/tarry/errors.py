@@ -80,6 +80,14 @@ class PoisonedError(TarryError):
         )
 
 
+class DonatedError(TarryError):
+    def __init__(self, line: str) -> None:
+        super().__init__(
+            f"its memory was given to the program cut at {line}, as it was marked to be "
+            f"(set_buffer_donation). Read it before that step, or take the mark back."
+        )
+
+
 class ExecutionNotAllowedError(TarryError):
     def __init__(self, cause: str, line: str) -> None:
         super().__init__(
@@ -166,4 +174,20 @@ class EscapedError(TarryError):
             f"this tensor was made or changed inside a function that was recorded as "
             f"one operation at {line}, and was not returned from it: it has no value "
             f"of its own. Return it from that function."
+        )
+
+
+class BackendTakenError(SetupError):
+    def __init__(self, name: str, owner: str) -> None:
+        super().__init__(
+            f"torch.compile(backend='{name}') already belongs to {owner}. Use "
+            f"backend='tarry', which is always this device's, or do not load {owner}."
+        )
+
+
+class DonatedError(TarryError):
+    def __init__(self) -> None:
+        super().__init__(
+            "this activation was saved for a backward pass that has run, which took "
+            "its memory. Call backward(retain_graph=True) if it is needed again."
         )

@@ -63,7 +63,7 @@ class Region:
             stack.enter_context(_counted())
             stack.enter_context(_step_cuts_off())
             stack.enter_context(recording_whole())
-            stack.enter_context(_with_options(self.options))
+            stack.enter_context(with_options(self.options))
             if self.few is not None:
                 stack.enter_context(guarded(self.few))
             stack.push(self._end)  # after the promise has ended, before all else
@@ -111,7 +111,7 @@ def _step_cuts_off() -> Iterator[None]:
 
 
 @contextmanager
-def _with_options(options: Mapping[str, str]) -> Iterator[None]:
+def with_options(options: Mapping[str, str]) -> Iterator[None]:
     before = dict(custom)
     custom.update(options)
     try:

@@ -16,6 +16,8 @@ class Cause(Enum):
     SHAPE = "a result's shape depends on data"
     FALLBACK = "an operator runs on the CPU"
     BUDGET = "too many pending instructions"
+    DYNAMO = "a function compiled by torch.compile ran"
+    DYNAMO_INPUT = "a function compiled by torch.compile takes a pending tensor"
     EXPORT = "a device buffer was handed out"
     LOADER = "a data loader hands out its next batch"
     STEP_TRACE = "end of a profiler's step"

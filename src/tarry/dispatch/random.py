@@ -38,6 +38,11 @@ class Stream:
         with self._lock:
             self.seed, self.draws = int(seed) & (2**64 - 1), draws
 
+    def rewind(self, draws: int) -> None:
+        """Take back the draws after the first `draws`, made by a recording aside."""
+        with self._lock:
+            self.draws = draws
+
     def next(self) -> tuple[int, int]:
         with self._lock:
             self.draws += 1

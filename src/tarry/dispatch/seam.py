@@ -1,6 +1,7 @@
 """Every name of torch that is private or may move: the one place to look after a new
 torch release."""
 
+import sys
 from typing import Any
 
 import torch
@@ -131,3 +132,79 @@ def decompositions() -> dict[Any, Any]:
 
 def data_pointer(storage: torch.UntypedStorage) -> int:
     return storage._cdata
+
+
+def overload_name(target: Any) -> str:
+    """`add.Tensor` or `relu` of an overload of aten; "" of anything else."""
+    schema = getattr(target, "_schema", None)
+    if schema is None or not schema.name.startswith("aten::"):
+        return ""
+    name = schema.name.removeprefix("aten::")
+    return f"{name}.{schema.overload_name}" if schema.overload_name else name
+
+
+def is_view(target: Any) -> bool:
+    """Whether an overload's result may share the memory of an operand."""
+    schema = getattr(target, "_schema", None)
+    return schema is not None and any(
+        a.alias_info is not None for a in schema.arguments
+    )
+
+
+def keeps_graph() -> bool:
+    """In a backward pass: whether its graph is to be used again."""
+    return torch._C._autograd._get_current_graph_task_keep_graph()
+
+
+def saves_through_hooks() -> bool:
+    """Whether saved tensors pass through hooks of the user, who may keep them."""
+    return torch._C._autograd._top_saved_tensors_default_hooks(False) is not None
+
+
+def aot_autograd(**compilers: Any) -> Any:
+    """Dynamo's AOTAutograd with these compilers of functional graphs, which hold the
+    writes to arguments; what is cheap is computed again rather than saved."""
+    from torch._dynamo.backends.common import aot_autograd
+    from torch._functorch.partitioners import min_cut_rematerialization_partition
+
+    return aot_autograd(
+        **compilers,
+        keep_inference_input_mutations=True,
+        partition_fn=min_cut_rematerialization_partition,
+    )
+
+
+def dynamo_is_loaded() -> bool:
+    """Whether the registry of `torch.compile`'s backends is there."""
+    return "torch._dynamo.backends.registry" in sys.modules
+
+
+def backend_owner(name: str) -> str:
+    """The module whose function `torch.compile(backend=name)` calls; "" if none."""
+    from torch._dynamo.backends import registry
+
+    registry.list_backends()  # PyTorch's own and installed ones
+    function = registry._COMPILER_FNS.get(name)
+    if function is not None:
+        compilers = getattr(function, "kwargs", {})
+        return compilers.get("fw_compiler", function).__module__
+    entry = registry._BACKENDS.get(name)
+    return entry.module if entry is not None else ""
+
+
+def set_backend(name: str, function: Any) -> None:
+    """Make `function` what `torch.compile(backend=name)` calls."""
+    from torch._dynamo.backends import registry
+
+    registry._COMPILER_FNS.pop(name, None)
+    registry.register_backend(function, name)
+
+
+def do_not_trace(module: str) -> None:
+    """Let dynamo break the graph at functions of a module, and not trace them."""
+    from torch._dynamo import trace_rules
+
+    trace_rules.add(module)
+
+
+TORCH_STUB = "torch._dynamo.backends.torchxla"

@@ -324,8 +324,8 @@ def _argument_advice(node: Node) -> str:
 def _order(old: Seen, new: Seen) -> Why | None:
     """The same operations on other operands, or other results alive."""
     a, b = old.key.graph, new.key.graph
-    for x, y in zip(a.nodes, b.nodes):
-        if x != y:
+    for x, y in zip(operations(a), operations(b)):
+        if _origins(a, x) != _origins(b, y):
             return _operand(old, new, x, y)
     if a.outputs == b.outputs:
         return None
@@ -341,7 +341,7 @@ def _order(old: Seen, new: Seen) -> Why | None:
 
 def _operand(old: Seen, new: Seen, x: Node, y: Node) -> Why:
     values = tuple(operands(x.args)), tuple(operands(y.args))
-    i = first_difference(*values)
+    i = first_difference(_origins(old.key.graph, x), _origins(new.key.graph, y))
     was, now = (_value(s, v[i]) for s, v in zip((old, new), values))
     both = all(
         makers(s.key.graph)[v[i]].op == INPUT for s, v in zip((old, new), values)
@@ -351,6 +351,17 @@ def _operand(old: Seen, new: Seen, x: Node, y: Node) -> Why:
         f"{name(y)} at {y.line} takes {now} where it took {was}",
         old.number, str(y.line), was, now,
     )  # fmt: skip
+
+
+def _origins(graph: Graph, node: Node) -> tuple[tuple[bool, int], ...]:
+    """For each operand whether it is an input, and the how-manieth of its kind."""
+    is_input = [n.op == INPUT for n in makers(graph)]
+    return tuple(
+        [
+            (is_input[v], sum(i == is_input[v] for i in is_input[:v]))
+            for v in operands(node.args)
+        ]
+    )
 
 
 def _value(seen: Seen, value: int) -> str:
