@@ -80,11 +80,11 @@ class PoisonedError(TarryError):
         )
 
 
-class DonatedError(TarryError):
+class GivenAwayError(TarryError):
     def __init__(self, line: str) -> None:
         super().__init__(
-            f"its memory was given to the program cut at {line}, as it was marked to be "
-            f"(set_buffer_donation). Read it before that step, or take the mark back."
+            f"its memory was given to the program cut at {line}, which is what "
+            f"set_buffer_donation asks for. Read it before that, or take the mark back."
         )
 
 

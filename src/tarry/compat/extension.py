@@ -79,6 +79,14 @@ ROWS: Rows = {
         _set_use_eager_mode="eager_mode",
         _get_use_eager_mode="is_eager_mode",
     ),
+    **from_module(
+        "tarry.loop.donation",
+        "",
+        _set_buffer_donation="set_buffer_donation",
+        _get_buffer_donation="get_buffer_donation",
+        _xla_set_enable_alias_with_buffer_donor_config="donate_at_every_cut",
+        _xla_get_enable_alias_with_buffer_donor_config="donates_at_every_cut",
+    ),
     **from_module("tarry.loop.saving", "", _xla_get_cpu_tensors="on_cpu"),
     **from_module("tarry.nest", "", _xla_tensors_from_aten="send_all"),
 }

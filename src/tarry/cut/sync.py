@@ -16,6 +16,7 @@ from typing import Any
 from tarry import dtypes
 from tarry.config import config
 from tarry.cut.cause import BORDERS, STEP_ENDS, Cause
+from tarry.cut.donation import given_away, marked, take_away
 from tarry.cut.guard import Event, guards
 from tarry.cut.program import (
     Holders,
@@ -83,7 +84,7 @@ def _run_pending(
         cause.value, detail, str(line), trace.node.count, len(wanted),
         record_s=begun - trace.started,
     )  # fmt: skip
-    donated = _donatable(trace, live)
+    donated = _donatable(trace, live, cause)
     failure: ProgramError | None = None
     while True:
         try:
@@ -108,6 +109,8 @@ def _run_pending(
     if failure is not None:
         _revert(trace, live, set(wanted), failure)
     _settle(trace, live, dict(zip(wanted, results, strict=True)))
+    if marked:
+        take_away([trace.inputs[v] for v in donated], str(line))
     trace.node.visits += 1
     if cause in STEP_ENDS:
         ledger.steps += 1
@@ -117,9 +120,10 @@ def _run_pending(
         raise failure
 
 
-def _donatable(trace: Trace, live: Live) -> tuple[int, ...]:
-    """Inputs whose slot took a new value and whose buffer nothing else holds."""
-    found = []
+def _donatable(trace: Trace, live: Live, cause: Cause) -> tuple[int, ...]:
+    """Inputs whose buffer nothing else holds: their slot took a new value, or its user
+    gave it away."""
+    found = [*given_away(trace, live, cause)] if marked else []
     for pos, entry in trace.inputs.items():
         slot = entry.slot()
         if slot is None or slot.state is not IR or slot.pos == pos or pos in live:

@@ -9,7 +9,7 @@ from tarry.dispatch.storage import is_ours, slot_of
 from tarry.dtypes import SHORT
 from tarry.ledger import ledger
 from tarry.record.graph import Graph, Node
-from tarry.record.slot import DEVICE, HOST, IR, Slot, spec
+from tarry.record.slot import DEVICE, HOST, IR, POISONED, Slot, spec
 from tarry.record.trie import INPUT
 from tarry.report.ir import dot_text
 from tarry.report.lazy_ir import lazy_text, operation, shape_text
@@ -64,7 +64,7 @@ def debug_info(tensor: torch.Tensor) -> str:
         "XLAData": "None",
         "Tensor on host": "None",
     }
-    if slot.state is DEVICE:
+    if slot.state in (DEVICE, POISONED):
         rows["XLAData"] = _data(slot)
     if slot.state is HOST:
         rows["Tensor on host"] = f"with size {list(tensor.shape)}"
@@ -80,7 +80,7 @@ def _ir(tensor: torch.Tensor) -> str:
 
 
 def _data(slot: Slot) -> str:
-    gone = slot.data.is_deleted()
+    gone = slot.state is POISONED or slot.data.is_deleted()
     handle = "Deleted" if gone else hex(slot.data.unsafe_buffer_pointer())
     return (
         f"\n  Data Device: {real_devices()[0]}\n"
