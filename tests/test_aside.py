@@ -39,6 +39,7 @@ def test_what_is_written_inside_is_told_and_undone():
         x[:2].mul_(3)
         written = dict(side.written())
     assert len(written) == 3 and all(isinstance(s, Slot) for s in written)
+    assert x.untyped_storage().slot.pos == -1
     assert pending.tolist() == [1, 2, 3, 4]
     assert held.tolist() == x.tolist() == [0, 1, 2, 3]
 

@@ -25,6 +25,14 @@ from tarry.api import (  # noqa: E402
     sync,
 )
 from tarry.debug.live import live_tensors  # noqa: E402
+from tarry.flow import hops  # noqa: E402
+from tarry.flow.exchange import (  # noqa: E402
+    from_dlpack,
+    from_jax,
+    to_dlpack,
+    to_jax,
+)
+from tarry.flow.foreign import call_jax  # noqa: E402
 from tarry.loop import serialization  # noqa: E402
 from tarry.loop.barrier import optimization_barrier_  # noqa: E402
 from tarry.loop.checkpoint import checkpoint  # noqa: E402
@@ -48,12 +56,15 @@ from tarry.loop.waiting import get_memory_info, wait_device_ops  # noqa: E402
 from tarry.region import budget, compile, no_host_reads, step  # noqa: E402
 from tarry.version import __version__  # noqa: E402
 
+hops.register()
+
 __all__ = [
     "MpDeviceLoader",
     "ParallelLoader",
     "__version__",
     "add_step_closure",
     "budget",
+    "call_jax",
     "checkpoint",
     "compile",
     "device",
@@ -61,6 +72,8 @@ __all__ = [
     "devices",
     "explain",
     "fork_rng",
+    "from_dlpack",
+    "from_jax",
     "get_mat_mul_precision",
     "get_memory_info",
     "get_rng_state",
@@ -79,5 +92,7 @@ __all__ = [
     "set_rng_state",
     "step",
     "sync",
+    "to_dlpack",
+    "to_jax",
     "wait_device_ops",
 ]

@@ -191,3 +191,31 @@ class DonatedError(TarryError):
             "this activation was saved for a backward pass that has run, which took "
             "its memory. Call backward(retain_graph=True) if it is needed again."
         )
+
+
+class LostGradientError(TarryError):
+    def __init__(self, what: str, line: str) -> None:
+        super().__init__(
+            f"{what} in the function that was recorded as one operation at {line} "
+            f"leads to a tensor outside of it, in a way that gradients cannot take. "
+            f"Pass that tensor to it as an argument (as a part of init, xs or the "
+            f"operands)."
+        )
+
+
+class NoGradientError(TarryError):
+    def __init__(self, what: str, line: str) -> None:
+        super().__init__(
+            f"no gradient goes through the {what} recorded at {line}: how many "
+            f"iterations it makes is known on the device only. Use scan, or fori_loop "
+            f"between two Python numbers; or record it under torch.no_grad()."
+        )
+
+
+class NoSecondGradientError(TarryError):
+    def __init__(self, what: str, line: str) -> None:
+        super().__init__(
+            f"the gradient of {what}, computed at {line} with create_graph=True, has "
+            f"no derivative. Write the part that needs second derivatives as a Python "
+            f"loop, or in JAX with tarry.call_jax."
+        )

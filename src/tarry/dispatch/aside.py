@@ -73,7 +73,11 @@ class PrivateTrace(Trace):
     def add_result(self, slot: Slot) -> None:
         if slot.listed != self.epoch:
             if self.is_outer(slot):
-                self.kept.setdefault(slot, _Kept.of(slot))
+                if slot.pos < 0:  # what it held is an input, read or not
+                    enter(slot)
+                if slot not in self.kept:  # so it is not in the recording outside
+                    self.kept[slot] = _Kept.of(slot)
+                    self.kept[slot].pos = -1
             super().add_result(slot)
 
     def bear(self, slot: Slot) -> None:
@@ -100,7 +104,7 @@ class PrivateTrace(Trace):
                 slot.move(POISONED, failure)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Constant:
     """A value that nothing outside holds: one of the host that was made inside."""
 

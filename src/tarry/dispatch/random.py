@@ -5,6 +5,7 @@ graph was cut. `torch.manual_seed` sets the seed; a `torch.Generator` is not con
 """
 
 import threading
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -42,6 +43,20 @@ class Stream:
         """Take back the draws after the first `draws`, made by a recording aside."""
         with self._lock:
             self.draws = draws
+
+    def skip(self, draws: int) -> None:
+        """So many draws more (or, if negative, fewer) count as made."""
+        with self._lock:
+            self.draws += draws
+
+    def renumbered(self, numbers: tuple, kinds: Sequence[Num], after: int) -> tuple:
+        """Run-time numbers of kinds `kinds`, of which those of draws, and the seeds
+        that stand before them, were taken after `after` draws, as if taken now."""
+        found, shift = list(numbers), self.draws - after
+        for i, kind in enumerate(kinds):
+            if kind.draw:
+                found[i - 1 : i + 1] = _signed(self.seed), found[i] + shift
+        return tuple(found)
 
     def next(self) -> tuple[int, int]:
         with self._lock:

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 import torch._tensor_str
+import torch.utils._pytree
 from torch.utils import backend_registration
 
 from tarry.config import config
@@ -28,6 +29,12 @@ SAVE_CODES = {torch.save.__code__}
 # `Module._apply` and its names of a parameter and of what takes its place.
 APPLY_CODE = torch.nn.Module._apply.__code__
 APPLY_NAMES = ("param", "param_applied")
+
+tree_flatten = torch.utils._pytree.tree_flatten
+tree_unflatten = torch.utils._pytree.tree_unflatten
+
+# Steps of autograd's graph are numbered in the order in which a thread takes them.
+next_sequence_number = torch._C._autograd._get_sequence_nr
 
 profiler_enabled = torch._C._autograd._profiler_enabled
 
@@ -205,6 +212,34 @@ def do_not_trace(module: str) -> None:
     from torch._dynamo import trace_rules
 
     trace_rules.add(module)
+
+
+def sequence_number(node: Any) -> int:
+    """The number of a step of autograd's graph; of leaves one above all others."""
+    return node._sequence_nr()
+
+
+def register_higher_order(name: str, kernel: Any, takes: Any) -> None:
+    """Make `kernel` the device's, with and without autograd, for an operator that takes
+    functions (`torch.ops.higher_order`).
+
+    Where it is traced instead of run, or `takes(*args)` is false, PyTorch's own serves.
+    """
+    op = getattr(torch.ops.higher_order, name)
+    for key, plain in (
+        (DispatchKey.PrivateUse1, DispatchKey.CompositeExplicitAutograd),
+        (DispatchKey.AutogradPrivateUse1, DispatchKey.Autograd),
+    ):
+        op.py_impl(key)(_either(kernel, op.py_kernels[plain], takes))
+
+
+def _either(kernel: Any, plain: Any, takes: Any) -> Any:
+    def run(*args: Any, **kwargs: Any) -> Any:
+        traced = torch._C._len_torch_dispatch_stack() > 0
+        chosen = kernel if not traced and takes(*args) else plain
+        return chosen(*args, **kwargs)
+
+    return run
 
 
 TORCH_STUB = "torch._dynamo.backends.torchxla"

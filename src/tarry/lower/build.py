@@ -5,7 +5,7 @@ floats, one of all integers, then the inputs, and returns the outputs. An error 
 row is raised as `LoweringError` with the node that caused it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from tarry.lower.table import TABLE, Call, Out, Scalar, Transposed, convert, rou
 from tarry.lower.view import read_view
 from tarry.lower.xla import jax, lax
 from tarry.record.graph import Graph, Node, run_time_numbers
-from tarry.record.trie import INPUT, VIEW, Const, Num
+from tarry.record.trie import INPUT, VIEW, Const, Num, full_name
 
 FLOATS, INTS = np.dtype(np.float64), np.dtype(np.int64)
 
@@ -181,6 +181,31 @@ def scope(node: Node) -> str:
     return f"{node.line.file.rpartition('/')[2]}:{node.line.number}"
 
 
+class _InBody(Exception):
+    """A lowering failed in the body of the operation that is blamed for it."""
+
+    def __init__(self, error: LoweringError) -> None:
+        node = error.node
+        super().__init__(f"{full_name(node.op)} at {node.line}: {error}")
+
+
+def evaluate(graph: Graph, inputs: Sequence[Any], numbers: Any) -> list[Any]:
+    """The outputs of `graph` for these inputs; `numbers.take()` gives the next one."""
+    values, left = [], list(reversed(inputs))
+    for node in graph.nodes:
+        if node.op == INPUT:
+            values.append(left.pop())
+            continue
+        try:
+            with jax.named_scope(scope(node)):
+                values += _lower(node, values, numbers)
+        except LoweringError as error:
+            raise LoweringError(node, _InBody(error)) from error
+        except Exception as error:
+            raise LoweringError(node, error) from error
+    return [_plain(values[v]) for v in graph.outputs]
+
+
 def build(graph: Graph, layout: list[Num]) -> Callable[..., list[Any]]:
     """The function `(floats, ints, loose, inputs) -> outputs` that computes `graph`,
     its numbers passed as `layout` (of `packing`) says."""
@@ -188,18 +213,7 @@ def build(graph: Graph, layout: list[Num]) -> Callable[..., list[Any]]:
     def program(
         floats: Any, ints: Any, loose: list[Any], inputs: list[Any]
     ) -> list[Any]:
-        numbers = Numbers(layout, floats, ints, loose)
-        values, left = [], list(reversed(inputs))
-        for node in graph.nodes:
-            if node.op == INPUT:
-                values.append(left.pop())
-                continue
-            try:
-                with jax.named_scope(scope(node)):
-                    values += _lower(node, values, numbers)
-            except Exception as error:
-                raise LoweringError(node, error) from error
-        return [_plain(values[v]) for v in graph.outputs]
+        return evaluate(graph, inputs, Numbers(layout, floats, ints, loose))
 
     return program
 

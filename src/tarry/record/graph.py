@@ -82,6 +82,15 @@ def _renumber(arg: Any, number: dict[int, int]) -> Any:
     return number[arg] if type(arg) is int else arg
 
 
+def as_node(instr: Instr, number: dict[int, int], line: Line) -> Node:
+    """An instruction in a graph; `number`: canonical numbers by value number."""
+    dtypes = tuple([s.dtype for s in instr.specs])
+    free = instr.op.startswith("tarry::") or next(operands(instr.args), None) is None
+    shapes = tuple([s.shape for s in instr.specs]) if free else ()
+    args = _renumber(instr.args, number)
+    return Node(instr.op, args, dtypes, shapes, instr.specs, line)
+
+
 def bind(last: Instr, outputs: tuple[int, ...]) -> Bound:
     """The canonical graph of `outputs` (value numbers of the trace ending at last)."""
     number: dict[int, int] = {}
@@ -89,18 +98,14 @@ def bind(last: Instr, outputs: tuple[int, ...]) -> Bound:
     reached = _reached(last.path(), outputs)
     used = _first_uses(reached)
     for node in reached:
-        args = _renumber(node.args, number)
+        line = used.get(node.base, node.line) if node.op == INPUT else node.line
+        nodes.append(as_node(node, number, line))
         for v in range(node.base, node.end):
             number[v] = len(number)
         if node.op == INPUT:
             inputs.append(node.base)
         if node.scalars:
             numbers.append(node.base)
-        dtypes = tuple([s.dtype for s in node.specs])
-        free = node.op.startswith("tarry::") or next(operands(args), None) is None
-        shapes = tuple([s.shape for s in node.specs]) if free else ()
-        line = used.get(node.base, node.line) if node.op == INPUT else node.line
-        nodes.append(Node(node.op, args, dtypes, shapes, node.specs, line))
         sources.append(node.base)
     graph = Graph(tuple(nodes), tuple([number[v] for v in outputs]))
     return Bound(graph, tuple(inputs), tuple(numbers), outputs, tuple(sources))

@@ -1,9 +1,12 @@
 """A graph as text: tarry's own, one operation a line, and Graphviz."""
 
 from collections.abc import Sequence
+from itertools import zip_longest
 from typing import Any
 
-from tarry.record.graph import Graph
+from tarry.lower.table import ARGUMENTS
+from tarry.record.body import Body
+from tarry.record.graph import Graph, Node
 from tarry.record.slot import Spec
 from tarry.record.trie import INPUT, Const, Num, full_name, operands
 from tarry.report.nodes import spell_spec
@@ -33,8 +36,21 @@ def graph_text(graph: Graph, names: Sequence[Named], donated: Sequence[int]) -> 
             lines.append(
                 f"  {results} = {full_name(node.op)}({args}) {specs}  # {node.line}"
             )
+            lines += _bodies(node)
     lines.append("  return " + ", ".join(f"%{v}" for v in graph.outputs))
     return "\n".join(lines) + "\n"
+
+
+def _bodies(node: Node) -> list[str]:
+    """The graphs that an operation holds, each under its argument's name."""
+    lines: list[str] = []
+    for name, arg in zip_longest(ARGUMENTS.get(node.op, ()), node.args):
+        if isinstance(arg, Const) and isinstance(arg.value, Body):
+            text = graph_text(arg.value.graph, (), ())
+            head, *rest = text.splitlines()
+            lines.append(f"    {name or 'body'}: {head}")
+            lines += [f"    {line}" for line in rest]
+    return lines
 
 
 def dot_text(graph: Graph, names: Sequence[Named]) -> str:

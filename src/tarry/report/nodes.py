@@ -7,6 +7,7 @@ from typing import Any
 
 from tarry.dtypes import SHORT
 from tarry.lower.table import ARGUMENTS
+from tarry.record.body import Body
 from tarry.record.graph import Node
 from tarry.record.slot import Spec
 from tarry.record.trie import INPUT, VIEW, WRITE, Arg, Const, Num, full_name
@@ -57,7 +58,20 @@ def _difference(x: Arg, y: Arg) -> tuple[str, str] | None:
         return next(filter(None, map(_difference, x, y)), None)
     if isinstance(x, Const) and isinstance(y, Const) and _is_geometry(x.value):
         return _geometry_change(x.value, y.value)
+    if isinstance(x, Const) and isinstance(y, Const) and isinstance(x.value, Body):
+        return _body_change(x.value, y.value)
     return _value(x), _value(y)
+
+
+def _body_change(a: Body, b: Body) -> tuple[str, str]:
+    """The first operations that are not the same in two bodies."""
+    for x, y in zip(a.graph.nodes, b.graph.nodes):
+        change = argument_change(x, y) if x.op == y.op else None
+        if change is not None:
+            return tuple([f"{name(x)} with {v}" for v in change[1:]])  # type: ignore
+        if x != y:
+            return f"{name(x)} at {x.line}", f"{name(y)} at {y.line}"
+    return repr(a), repr(b)
 
 
 def _arguments(node: Node) -> Iterator[tuple[str, Arg]]:
