@@ -3,8 +3,9 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 STAMP := .venv/.installed
+OTHERS := .venv-ecosystem
 
-.PHONY: bench demo test test-all ops-report lint install
+.PHONY: bench demo test test-all test-ecosystem ops-report lint install
 
 demo: install
 	$(BIN)/tarry demo
@@ -33,3 +34,13 @@ test-all: install
 
 ops-report: install
 	PYTHONPATH=tests $(BIN)/python tests/databases/opdb.py --report
+
+# Other people's libraries, with another PyTorch, in an environment of their own.
+test-ecosystem: $(OTHERS)/.installed
+	$(OTHERS)/bin/python -m pytest -c ecosystem/pytest.ini ecosystem
+
+$(OTHERS)/.installed: requirements-ecosystem.txt pyproject.toml
+	$(PYTHON) -m venv $(OTHERS)
+	$(OTHERS)/bin/python -m pip install --quiet --disable-pip-version-check -r requirements-ecosystem.txt
+	$(OTHERS)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	touch $(OTHERS)/.installed
