@@ -125,7 +125,15 @@ def main() -> None:
         def run(*args, **kwargs) -> Program:
             return Program(recorder, done)
 
-        unittest.main = run
+        class Runner:
+            """In place of `unittest.TextTestRunner`."""
+
+            def __init__(self, *args, **kwargs) -> None: ...
+
+            def run(self, suite):
+                return run().result
+
+        unittest.main, unittest.TextTestRunner = run, Runner
         try:
             from absl.testing import absltest
 
@@ -135,7 +143,10 @@ def main() -> None:
         sys.argv = [file]
         sys.path[0] = str(Path(file).parent)
         try:
-            runpy.run_path(file, run_name="__main__")
+            names = runpy.run_path(file, run_name="__main__")
+            if not Program.ran:  # made for `python -m unittest`
+                sys.modules["__main__"].__dict__.update(names)
+                run()
         except SystemExit:
             pass
         except BaseException as error:

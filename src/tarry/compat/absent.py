@@ -1,7 +1,6 @@
 """Names of torch_xla that tarry does not have, by the reason."""
 
 REASONS = {
-    "coming": "it is not there yet",
     "metrics": "read tarry.debug.metrics.metric_data and counter_value",
     "devices": "it belongs to work on several devices, and tarry runs on one so far",
     "kernels": "it is a kernel for TPUs: write it in JAX and call it with "
@@ -39,18 +38,9 @@ _FSDP = _all(
 )
 
 NAMES: dict[str, dict[str, str]] = {
-    "experimental.callback": _all("coming", "on_ready_callback on_ready_event"),
-    "experimental.assume_pure": _all(
-        "coming", "assume_pure PureModule assume_pure_torch j2t_autograd"
-    ),
-    "experimental.fori_loop": _all("coming", "fori_loop while_loop"),
-    "experimental.gradient_accumulation": _all("coming", "gradient_accumulation"),
-    "experimental.gru": _all("coming", "GRU"),
     "experimental.scan": _all(
-        "coming", "scan value_and_grad_partitioned tree_flatten_none"
+        "internals", "value_and_grad_partitioned tree_flatten_none"
     ),
-    "experimental.scan_layers": _all("coming", "scan_layers"),
-    "utils.dlpack": _all("coming", "to_dlpack from_dlpack"),
     "_dynamo.dynamo_bridge": _all("internals", "GraphInputMatcher NoneRemover"),
     "_dynamo.dynamo_backend2": _all("internals", "dynamo_backend"),
     "_dynamo.config": {},
@@ -69,7 +59,7 @@ NAMES: dict[str, dict[str, str]] = {
     ),
     "core.xla_builder": _all(
         "builder",
-        "Op Shape Type call_jax create_placeholder_tensor create_builder "
+        "Op Shape Type create_placeholder_tensor create_builder "
         "create_computation mkop mkleaf mkparam mkshape "
         "tensor_shape computation_from_module_proto get_computation_hlo",
     ),

@@ -63,6 +63,7 @@ ROWS: Rows = {
         _is_placecholder="is_placeholder",
         _get_graph_hash="graph_hash",
         _unsafe_buffer_pointer="buffer_address",
+        _get_tensors_handle="handles",
         _get_xla_tensor_shape_type="shape_type",
         _get_xla_tensor_dimension_size="size_tensor",
         _check_tensor_need_materialization="pending_flags",
@@ -87,6 +88,7 @@ ROWS: Rows = {
         _xla_set_enable_alias_with_buffer_donor_config="donate_at_every_cut",
         _xla_get_enable_alias_with_buffer_donor_config="donates_at_every_cut",
     ),
+    **from_module("tarry.loop.ready", "", _xla_sync_multi="sync_tensors"),
     **from_module("tarry.loop.saving", "", _xla_get_cpu_tensors="on_cpu"),
     **from_module("tarry.nest", "", _xla_tensors_from_aten="send_all"),
 }

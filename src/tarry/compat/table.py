@@ -4,6 +4,8 @@
 does not have -> the key of the reason in `REASONS`; using one raises UnsupportedError.
 """
 
+import logging
+
 from tarry.compat import absent, extension
 from tarry.compat.rows import Rows, Value, from_module, same
 
@@ -49,6 +51,7 @@ XLA_MODEL: Rows = {
         broadcast_master_param="broadcast_parameters",
         all_gather_bucketized="all_gather",
     ),
+    "unlazy": "tarry.loop.ready:sync_tensors",
     **from_module(
         NEST,
         "check_view_sharing",
@@ -120,16 +123,22 @@ MODULES: dict[str, Rows] = {
     "": ROOT,
     "torch_xla": ROOT,
     "_XLAC": extension.ROWS,
-    "_dynamo.dynamo_bridge": from_module(
-        "tarry.loop.donation", "alias_with_buffer_donor_config"
-    ),
+    "_dynamo.dynamo_bridge": {
+        **from_module("tarry.loop.donation", "alias_with_buffer_donor_config"),
+        **from_module("tarry.dynamo.backend", "extract_compiled_graph"),
+    },
     "_internal": {},
     "_internal.tpu": from_module(WORLD, "", num_available_chips="zero", version="zero"),
     "_internal.utils": {},
     "amp": from_module("tarry.amp", "GradScaler autocast"),
     "amp.syncfree": from_module("tarry.amp.syncfree", "SGD Adam AdamW"),
-    "backends": BACKENDS,
+    "backends": BACKENDS | {"logger": Value(logging.getLogger("torch_xla.backends"))},
     "core": {},
+    "core.dynamo_bridge": from_module("tarry.dynamo.backend", "extract_compiled_graph"),
+    "core.xla_builder": {
+        "call_jax": "tarry.flow.forms:call_jax_with",
+        "_JAX_TO_XLA_COMPUTATION_CACHE": Value({}),
+    },
     "core.xla_env_vars": ENV_VARS,
     "core.xla_model": XLA_MODEL,
     "debug": {},
@@ -152,6 +161,28 @@ MODULES: dict[str, Rows] = {
     "experimental.eager": from_module(
         "tarry.experimental", "eager_mode eager_mode_context is_eager_mode"
     ),
+    "experimental.assume_pure": {
+        **from_module("tarry.flow.pure", "assume_pure"),
+        **from_module(
+            "tarry.flow.forms",
+            "PureModule",
+            assume_pure_torch="assume_pure_again",
+            j2t_autograd="jax_function",
+        ),
+    },
+    "experimental.callback": from_module(
+        "tarry.loop.ready", "on_ready_callback on_ready_event"
+    ),
+    "experimental.fori_loop": {
+        "fori_loop": "tarry.flow.forms:fori_loop_of_values",
+        "while_loop": "tarry.flow.loops:while_loop",
+    },
+    "experimental.gradient_accumulation": from_module(
+        "tarry.flow.accumulate", "gradient_accumulation"
+    ),
+    "experimental.gru": {"GRU": "torch.nn:GRU"},
+    "experimental.scan": from_module("tarry.flow.scan", "scan"),
+    "experimental.scan_layers": from_module("tarry.flow.layers", "scan_layers"),
     "experimental.custom_kernel": from_module(
         "tarry.ragged", "", repeat_with_fixed_output_size="repeat_to_size"
     ),
@@ -168,6 +199,7 @@ MODULES: dict[str, Rows] = {
         "tarry.loop.donation", "alias_with_buffer_donor_config"
     ),
     "utils.checkpoint": from_module("tarry.loop.checkpoint", "checkpoint"),
+    "utils.dlpack": from_module("tarry.flow.exchange", "from_dlpack to_dlpack"),
     "utils.serialization": from_module(
         "tarry.loop.serialization", "TensorReference load save"
     ),

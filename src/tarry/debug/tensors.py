@@ -48,6 +48,14 @@ def buffer_address(tensor: torch.Tensor) -> int:
     return slot.data.data_ptr() if slot.state is HOST else 0
 
 
+def handles(tensors: list[torch.Tensor]) -> list[int]:
+    """A number for the value of each; RuntimeError if one has none."""
+    for tensor in tensors:
+        if is_placeholder(tensor):
+            raise RuntimeError("this tensor has no value: its buffer is deleted")
+    return [tensor_id(t) for t in tensors]
+
+
 def debug_info(tensor: torch.Tensor) -> str:
     """Identity, shape and state, a line each; of another tensor, that it is none."""
     if not is_ours(tensor):

@@ -26,6 +26,7 @@ from tarry.record.slot import spec
 from tarry.record.trie import Num, const, recorder
 
 DEFAULT_SEED = 0
+HALF_MAX = torch.finfo(torch.float16).max
 
 
 class Stream:
@@ -192,6 +193,10 @@ def random_from(self: Any, low: int, high: Any = None) -> Any:
         low < high,
         f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}",
     )
+    if self.dtype is torch.float16:  # the one float whose range an integer can leave
+        for name, value in (("from", low), ("to - 1", high - 1)):
+            inside = abs(value) <= HALF_MAX
+            _check_range(inside, f"{name} is out of bounds for c10::Half")
     return _fill(self, "tarry::randint", (int(low), int(high)))
 
 

@@ -81,6 +81,7 @@ def _claim_as_xla(module: Any) -> None:
     hook = backend_registration._DummyPrivateUse1Hook()
     torch._C._acc.register_python_privateuseone_hook(hook)
     torch._C._acc.register_python_privateuseone_device_guard(_DeviceGuard())
+    torch.set_autocast_dtype(DEVICE, torch.bfloat16)  # as for PyTorch's own "xla"
 
 
 def op_overload(name: str) -> Any:

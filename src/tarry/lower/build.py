@@ -16,9 +16,13 @@ from tarry.lower.table import TABLE, Call, Out, Scalar, Transposed, convert, rou
 from tarry.lower.view import read_view
 from tarry.lower.xla import jax, lax
 from tarry.record.graph import Graph, Node, run_time_numbers
+from tarry.record.slot import Spec
 from tarry.record.trie import INPUT, VIEW, Const, Num, full_name
 
 FLOATS, INTS = np.dtype(np.float64), np.dtype(np.int64)
+
+
+ADDRESSABLE = 1 << 47  # bytes: the address space of a process
 
 
 class LoweringError(Exception):
@@ -159,6 +163,8 @@ def _lower(node: Node, values: list, numbers: Numbers) -> list[Any]:
     if node.op == VIEW:
         base, spec, geometry = node.args
         return [View(values[base], spec.value, geometry.value)]
+    for s in node.specs:
+        _check_size(s)
     row = TABLE[node.op]
     args = [_argument(a, values, numbers, row.transposes) for a in node.args]
     outs = tuple([Out(s.shape, s.dtype or torch.float32) for s in node.specs])
@@ -174,6 +180,15 @@ def _lower(node: Node, values: list, numbers: Numbers) -> list[Any]:
         rounded(value) if out.torch_dtype is torch.complex32 else value
         for value, out in zip(results, outs)
     ]
+
+
+def _check_size(spec: Spec) -> None:
+    """XLA:CPU waits for ever for a kernel over more than a process can address."""
+    size = spec.numel * spec.dtype.itemsize if spec.dtype else 0
+    if size > ADDRESSABLE:
+        raise MemoryError(
+            f"a result of {size:,} bytes is more than there can be memory"
+        )
 
 
 def scope(node: Node) -> str:
