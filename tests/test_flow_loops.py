@@ -8,7 +8,13 @@ from torch._higher_order_ops.while_loop import while_loop as torch_while_loop
 import tarry
 from harness import compiles
 from tarry.errors import AsideError, LostGradientError, NoGradientError
-from tarry.experimental import cond, fori_loop, scan, while_loop
+from tarry.experimental import (
+    cond,
+    eager_mode_context,
+    fori_loop,
+    scan,
+    while_loop,
+)
 
 
 def made(device, *shape, grad=False):
@@ -322,3 +328,26 @@ def test_a_change_of_what_wants_a_gradient_is_refused():
 
     with pytest.raises(LostGradientError):
         cond(torch.tensor(True).to("tarry"), yes, lambda x: x, (made("tarry", 3),))
+
+
+def test_eager_mode_gives_the_same_and_a_program_for_each_loop():
+    def program():
+        torch.manual_seed(4)
+        w = made("tarry", 3, grad=True)
+
+        def body(c, x):
+            return c * w + torch.nn.functional.dropout(x), c
+
+        last, ys = scan(body, made("tarry", 3), made("tarry", 4, 3))
+        out = cond(last.sum() > 0, lambda x: x * w, lambda x: x - w, (last,))
+        out = fori_loop(0, 3, lambda i, x: x + i, out.detach()) + out
+        (out.sum() + ys.sum()).backward()
+        return [t.detach().cpu() for t in (last, ys, out, w.grad)]
+
+    lazy = program()
+    with eager_mode_context():
+        eager = program()
+    for a, b in zip(eager, lazy):
+        torch.testing.assert_close(a, b)
+    named = [c.detail for c in tarry.explain().cuts]
+    assert {"tarry::scan", "tarry::cond", "tarry::while"} <= set(named)

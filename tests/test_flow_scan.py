@@ -1,6 +1,8 @@
 """`scan` and `scan_layers` against Python loops on the CPU."""
 
 import copy
+import dataclasses
+import threading
 
 import pytest
 import torch
@@ -8,9 +10,10 @@ from torch import nn
 from torch.utils._pytree import tree_leaves, tree_map
 
 import tarry
-from tarry.errors import AsideError, LostGradientError
+from tarry.errors import AsideError, CompileError, LostGradientError
 from tarry.experimental import scan, scan_layers
 from tarry.flow.scan import scan_flat
+from tarry.lower.table import TABLE
 
 
 def loop(fn, init, xs):
@@ -537,3 +540,56 @@ def test_layers_that_are_not_alike():
         layers = [nn.Linear(4, 4).to("tarry"), other.to("tarry")]
         with pytest.raises(ValueError, match=words):
             scan_layers(layers, made("tarry", 4))
+
+
+def test_reports_show_bodies_and_what_is_different_in_them():
+    def run(extra):
+        def fn(c, x):
+            return (torch.tanh(c + x) if extra else c + x), None
+
+        scan(fn, made("tarry", 3), made("tarry", 4, 3))[0].cpu()
+
+    run(False)
+    tarry.sync()
+    number = tarry.explain().compiles[-1].program
+    text = tarry.debug.text(number)
+    assert "tarry::scan({1 operations}" in text and "    body: 1 operation" in text
+    run(True)
+    why = tarry.explain().compiles[-1].why
+    assert "body" in why and "tarry::scan" in why
+
+
+def test_a_body_that_cannot_be_lowered_names_its_line(monkeypatch):
+    def broken(*_):
+        raise TypeError("broken")
+
+    row = dataclasses.replace(TABLE["erfinv"], lower=broken)
+    monkeypatch.setitem(TABLE, "erfinv", row)
+    kept = made("tarry", 3) + 1
+    last, _ = scan(
+        lambda c, x: (c.erfinv(), None), made("tarry", 3), made("tarry", 4, 3)
+    )
+    with pytest.raises(CompileError, match=r"aten::erfinv at .*test_flow_scan\.py"):
+        last.cpu()
+    torch.testing.assert_close(kept.cpu(), made("cpu", 3) + 1)
+
+
+def test_threads_record_beside_a_scan():
+    x, results = made("tarry", 3), []
+
+    def work():
+        for _ in range(30):
+            results.append((x * 2 + 1).sum())
+
+    def fn(c, v):
+        return (c * v).tanh(), c
+
+    worker = threading.Thread(target=work)
+    worker.start()
+    for _ in range(10):
+        last, _ = scan(fn, made("tarry", 3), made("tarry", 4, 3))
+    worker.join()
+    want = (made("cpu", 3) * 2 + 1).sum()
+    assert all(torch.allclose(r.cpu(), want) for r in results) and len(results) == 30
+    want, _ = loop(fn, made("cpu", 3), made("cpu", 4, 3))
+    torch.testing.assert_close(last.cpu(), want)

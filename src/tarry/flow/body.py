@@ -12,7 +12,10 @@ from typing import Any
 
 import torch
 
+from tarry.cut.cause import Cause
+from tarry.cut.sync import cut
 from tarry.dispatch.aside import Aside, Source, aside
+from tarry.dispatch.eager import is_eager_mode
 from tarry.dispatch.operands import contiguous_spec, enter
 from tarry.dispatch.random import stream
 from tarry.dispatch.storage import new_tensor, slot_of
@@ -278,6 +281,12 @@ def value_tensor(value: int, spec: Spec) -> torch.Tensor:
     slot = Slot(value, spec)
     recorder.trace.add_result(slot)
     return new_tensor(slot)
+
+
+def recorded_as(op: str) -> None:
+    """An operation with a body has been recorded: in eager mode it is run now."""
+    if is_eager_mode() and not recorder.trace.private:
+        cut(Cause.EAGER, op)
 
 
 def write_state(changes: Sequence[_Change], tensors: Sequence[torch.Tensor]) -> None:

@@ -14,6 +14,7 @@ from tarry.flow.body import (
     once,
     operand,
     record,
+    recorded_as,
     value_tensor,
     write_state,
 )
@@ -108,6 +109,7 @@ class _Branches:
             outs = _record(pred, parts, taken, specs)
         changes = {c.slot: c for r in (self.yes, self.no) for c in r.state}
         write_state([changes[s] for s in self.slots], outs[n:])
+        recorded_as("tarry::cond")
         return outs[:n]
 
     def snapshots(self) -> tuple[Tensors, Tensors]:
@@ -151,6 +153,7 @@ class _Branches:
         with recorder.lock:
             values = [tuple([read(t) for t in ts]) for ts in inputs]
             outs = _record(pred, parts, values, tuple(specs))
+        recorded_as("tarry::cond")
         found: list[Any] = [None] * len(g.of_arguments)
         for i, out in zip(wanted, outs):
             found[i] = out

@@ -9,7 +9,7 @@ from tarry import dtypes
 from tarry.dispatch import seam
 from tarry.dispatch.operands import contiguous_spec, read, record_op
 from tarry.dispatch.storage import is_ours
-from tarry.flow.body import Tensors
+from tarry.flow.body import Tensors, recorded_as
 from tarry.flow.identity import identity
 from tarry.flow.outside import inside
 from tarry.flow.trees import flatten
@@ -79,7 +79,9 @@ def _record(call: JaxCall, tensors: Sequence[torch.Tensor]) -> Tensors:
     specs = [contiguous_spec(s, dtypes.from_numpy(dtype)) for s, dtype in found]
     with recorder.lock:
         operands = tuple([read(t) for t in tensors])
-        return record_op("tarry::jax", (Const(call, call), operands), tuple(specs))
+        outs = record_op("tarry::jax", (Const(call, call), operands), tuple(specs))
+    recorded_as("tarry::jax")
+    return outs
 
 
 def _smooth(tensor: torch.Tensor) -> bool:

@@ -9,7 +9,14 @@ from tarry.dispatch import seam
 from tarry.dispatch.operands import contiguous_spec, read, record_op
 from tarry.dispatch.random import stream
 from tarry.errors import NoGradientError
-from tarry.flow.body import Recorded, Tensors, operand, record, write_state
+from tarry.flow.body import (
+    Recorded,
+    Tensors,
+    operand,
+    record,
+    recorded_as,
+    write_state,
+)
 from tarry.flow.outside import depth, inside
 from tarry.flow.scan import scan_recorded
 from tarry.flow.trees import Tree, only_tensors, same_form
@@ -129,6 +136,7 @@ def _run(test: Recorded, body: Recorded, state: Tensors) -> Tensors:
         specs = (*body.out_specs, *[s.spec for s in slots])
         outs = record_op("tarry::while", args, specs, ask_numbers + numbers)
     write_state(body.state, outs[len(state) :])
+    recorded_as("tarry::while")
     return outs[: len(state)]
 
 

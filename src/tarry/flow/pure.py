@@ -16,6 +16,7 @@ from tarry.flow.body import (
     once,
     operand,
     record,
+    recorded_as,
     value_tensor,
     write_state,
 )
@@ -175,6 +176,7 @@ class _Call:
         for change, taken in zip(r.state, self.changed):
             change.slot = taken.now()
         write_state(r.state, outs[n : n + len(r.state)])
+        recorded_as("tarry::call")
         return outs[:n], outs[n + len(r.state) :] + saved, before
 
     def backward(self, grads: Tensors, saved: Tensors, before: int) -> list:
@@ -187,6 +189,7 @@ class _Call:
             inputs = tuple([read(t) for t in (*grads, *saved)])
             args = (self.back.const(), inputs, number_args(self.back))
             outs = iter(record_op("tarry::call", args, specs, numbers))
+        recorded_as("tarry::call")
         found = [None if v is None else next(outs) for v in g.of_arguments]
         return [*found, *outs]
 

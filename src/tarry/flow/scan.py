@@ -20,6 +20,7 @@ from tarry.flow.body import (
     once,
     operand,
     record,
+    recorded_as,
     value_tensor,
     write_state,
 )
@@ -204,6 +205,7 @@ class _Loop:
             )
             saved = self._snapshots(slices, same)
         write_state(r.state, outs[n : n + len(r.state)])
+        recorded_as("tarry::scan")
         return outs[:n] + outs[n + len(r.state) :] + saved
 
     def _snapshots(self, slices: list[int], same: list[int]) -> Tensors:
@@ -248,6 +250,7 @@ class _Loop:
                 number_args(body),
             )  # fmt: skip
             outs = record_op("tarry::scan", args, tuple(specs), numbers)
+        recorded_as("tarry::scan")
         return self._arranged(outs, moving, g)
 
     def _arranged(self, outs: Tensors, moving: list[int], g: Gradient) -> list:
