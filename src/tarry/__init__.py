@@ -52,7 +52,7 @@ from tarry.loop.stepping import (  # noqa: E402
     set_custom_compile_options,
     set_mat_mul_precision,
 )
-from tarry.loop.waiting import get_memory_info, wait_device_ops  # noqa: E402
+from tarry.loop.waiting import get_memory_info, unlazy, wait_device_ops  # noqa: E402
 from tarry.region import budget, compile, no_host_reads, step  # noqa: E402
 from tarry.version import __version__  # noqa: E402
 
@@ -94,5 +94,6 @@ __all__ = [
     "sync",
     "to_dlpack",
     "to_jax",
+    "unlazy",
     "wait_device_ops",
 ]

@@ -88,7 +88,7 @@ def _run_pending(
     failure: ProgramError | None = None
     while True:
         try:
-            bound, program = _find(trace, live, wanted, donated, event, record)
+            bound, program = find_program(trace, live, wanted, donated, event, record)
             for guard in guards:
                 guard.run(event, program.number, program.why)
             break
@@ -103,7 +103,7 @@ def _run_pending(
             what = "a program cut here"
             _fail(trace, live, CompileError(what, str(line), first_line(error)))
     try:
-        results = _launch(trace, bound, program, record)
+        results = launch_trace(trace, bound, program, record)
     except Exception as error:
         _fail(trace, live, RunError(cause.value, str(line), first_line(error)))
     if failure is not None:
@@ -133,7 +133,7 @@ def _donatable(trace: Trace, live: Live, cause: Cause) -> tuple[int, ...]:
     return tuple(found)
 
 
-def _find(
+def find_program(
     trace: Trace, live: Live, wanted: tuple, donated: tuple, event: Event, record: Cut
 ) -> tuple[Bound, Executable]:
     """The program of this trace: by its path, else by its key, else compiled."""
@@ -158,7 +158,10 @@ def _find(
     return bound, program
 
 
-def _launch(trace: Trace, bound: Bound, program: Executable, record: Cut) -> list[Any]:
+def launch_trace(
+    trace: Trace, bound: Bound, program: Executable, record: Cut
+) -> list[Any]:
+    """What the program makes of the trace's inputs and numbers."""
     started = time.perf_counter()
     entries = [trace.inputs[v] for v in bound.inputs]
     _upload([e for e in entries if e.host])

@@ -19,7 +19,7 @@ from tarry.dispatch.operands import append, contiguous_spec, read
 from tarry.dispatch.snapshot import snapshot
 from tarry.dispatch.storage import is_base, is_ours, new_tensor, slot_of
 from tarry.record.lines import runs_below
-from tarry.record.slot import Slot, spec
+from tarry.record.slot import HOST, Slot, spec
 from tarry.record.trie import recorder
 
 _redispatch = seam.redispatcher("_to_copy")
@@ -110,7 +110,9 @@ def to_copy(
     if kept and (device is None or device.type == seam.DEVICE):
         slot = slot_of(self)
         whole = not slot.viewed or is_base(self, slot.spec)
-        if whole and dtype is not self.dtype and dtype in dtypes.SUPPORTED:
+        plain = whole and dtype is not self.dtype and dtype in dtypes.SUPPORTED
+        # What is formatted for a print stays on the host.
+        if plain and not (slot.state is HOST and runs_below(seam.PRINT_CODES)):
             return _cast(self, slot, dtype)
     elif kept and non_blocking and device.type == "cpu" and _may_wait(self):
         return Deferred.of(self if dtype is None else self.to(dtype))

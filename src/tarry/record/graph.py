@@ -55,7 +55,7 @@ class Bound:
     sources: tuple[int, ...]  # base value number of each node of the graph
 
 
-def _reached(path: list[Instr], wanted: Iterable[int]) -> list[Instr]:
+def reached(path: list[Instr], wanted: Iterable[int]) -> list[Instr]:
     need = set(wanted)
     kept = []
     for node in reversed(path):
@@ -76,9 +76,9 @@ def _first_uses(nodes: list[Instr]) -> dict[int, Line]:
     return found
 
 
-def _renumber(arg: Any, number: dict[int, int]) -> Any:
+def renumber(arg: Any, number: dict[int, int]) -> Any:
     if isinstance(arg, tuple):
-        return tuple([_renumber(a, number) for a in arg])
+        return tuple([renumber(a, number) for a in arg])
     return number[arg] if type(arg) is int else arg
 
 
@@ -87,7 +87,7 @@ def as_node(instr: Instr, number: dict[int, int], line: Line) -> Node:
     dtypes = tuple([s.dtype for s in instr.specs])
     free = instr.op.startswith("tarry::") or next(operands(instr.args), None) is None
     shapes = tuple([s.shape for s in instr.specs]) if free else ()
-    args = _renumber(instr.args, number)
+    args = renumber(instr.args, number)
     return Node(instr.op, args, dtypes, shapes, instr.specs, line)
 
 
@@ -95,9 +95,9 @@ def bind(last: Instr, outputs: tuple[int, ...]) -> Bound:
     """The canonical graph of `outputs` (value numbers of the trace ending at last)."""
     number: dict[int, int] = {}
     nodes, inputs, numbers, sources = [], [], [], []
-    reached = _reached(last.path(), outputs)
-    used = _first_uses(reached)
-    for node in reached:
+    path = reached(last.path(), outputs)
+    used = _first_uses(path)
+    for node in path:
         line = used.get(node.base, node.line) if node.op == INPUT else node.line
         nodes.append(as_node(node, number, line))
         for v in range(node.base, node.end):

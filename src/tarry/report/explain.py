@@ -341,7 +341,10 @@ def _order(old: Seen, new: Seen) -> Why | None:
 
 def _operand(old: Seen, new: Seen, x: Node, y: Node) -> Why:
     values = tuple(operands(x.args)), tuple(operands(y.args))
-    i = first_difference(_origins(old.key.graph, x), _origins(new.key.graph, y))
+    origins = _origins(old.key.graph, x), _origins(new.key.graph, y)
+    if origins[0] == origins[1] or len(origins[0]) != len(origins[1]):
+        return _otherwise(old, x, y)
+    i = first_difference(*origins)
     was, now = (_value(s, v[i]) for s, v in zip((old, new), values))
     both = all(
         makers(s.key.graph)[v[i]].op == INPUT for s, v in zip((old, new), values)
@@ -362,6 +365,15 @@ def _origins(graph: Graph, node: Node) -> tuple[tuple[bool, int], ...]:
             for v in operands(node.args)
         ]
     )
+
+
+def _otherwise(old: Seen, x: Node, y: Node) -> Why:
+    """An operation that differs in something else than which operands it takes."""
+    return Why(
+        Reason.CHANGED,
+        f"{name(y)} at {y.line} is not what it was at {x.line}",
+        old.number, str(y.line), spell(x), spell(y),
+    )  # fmt: skip
 
 
 def _value(seen: Seen, value: int) -> str:
