@@ -593,3 +593,14 @@ def test_threads_record_beside_a_scan():
     assert all(torch.allclose(r.cpu(), want) for r in results) and len(results) == 30
     want, _ = loop(fn, made("cpu", 3), made("cpu", 4, 3))
     torch.testing.assert_close(last.cpu(), want)
+
+
+def test_hooks_of_saved_tensors_see_those_of_the_whole_scan():
+    def program(device, scan):
+        w, xs = made(device, 3, grad=True), made(device, 4, 3, grad=True)
+        with torch.autograd.graph.save_on_cpu():
+            last, ys = scan(lambda c, x: ((c * w + x).tanh(), c), made(device, 3), xs)
+        (last.sum() + ys.sum()).backward()
+        return last, ys, w.grad, xs.grad
+
+    compare(program)

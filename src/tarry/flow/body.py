@@ -6,6 +6,7 @@ function runs under autograd once, and so does its backward pass, in the same re
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
@@ -14,6 +15,7 @@ import torch
 
 from tarry.cut.cause import Cause
 from tarry.cut.sync import cut
+from tarry.dispatch import seam
 from tarry.dispatch.aside import Aside, Source, aside
 from tarry.dispatch.eager import is_eager_mode
 from tarry.dispatch.operands import contiguous_spec, enter
@@ -157,7 +159,7 @@ def _record(
     function: Function, specs: Sequence[Spec], wanting: list[bool], carried: int,
     slots: Sequence[Slot], tensors: Sequence[torch.Tensor], sums: bool,
 ) -> Recorded:  # fmt: skip
-    with aside() as side, Outside(side).alone() as outside:
+    with aside() as side, Outside(side).alone() as outside, _no_hooks():
         for slot in slots:
             operand(slot)
         for tensor in tensors:
@@ -201,6 +203,14 @@ def _state(side: Aside) -> dict[Slot, tuple[int, int]]:
     """What is changed outside: the value numbers before and after."""
     before = {s: pos for pos, s in side.captured() if isinstance(s, Slot)}
     return {slot: (before[slot], after) for slot, after in side.written()}
+
+
+def _no_hooks() -> AbstractContextManager:
+    """Hooks of saved tensors are for those of the whole operation: inside, none has a
+    value."""
+    if not seam.saves_through_hooks():
+        return nullcontext()
+    return torch.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: t)
 
 
 def differentiable(spec: Spec) -> bool:
