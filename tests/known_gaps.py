@@ -3,7 +3,15 @@
 from dataclasses import dataclass
 
 # Test (without its file) -> why it fails now. Expected to fail, strictly.
-EXPECTED: dict[str, str] = {}
+EXPECTED: dict[str, str] = {
+    "test_scenario_compiled[tied_weights]": (
+        "PyTorch: dynamo holds weak references to parameters, which Module.to inside "
+        "the compiled function then cannot swap"
+    ),
+    "test_scenario_compiled[double_backward_through_views]": (
+        "PyTorch: torch.compile with AOTAutograd does not support double backward"
+    ),
+}
 
 # Skips outside this file: (file, reason).
 SKIPS = {
@@ -107,7 +115,36 @@ GAPS: list[Gap] = [
     Gap(
         "extremal",
         "the CPU sorts by a comparison that is no order where NaN is",
-        {"mode": "float32"},
+        {"mode": "float32", "unique": "float32"},
+    ),
+    Gap(
+        "extremal",
+        "which sums of a transform meet ∞ - ∞ depends on the order of its steps",
+        dict.fromkeys(
+            ("stft", "fft.hfft2", "fft.irfft2", "fft.irfftn"),
+            "float32",
+        ),
+    ),
+    Gap(
+        "extremal",
+        "of NaN the CPU's recurrence returns what it has not set",
+        {
+            f"special.{name}": "float32"
+            for name in (
+                "chebyshev_polynomial_u",
+                "chebyshev_polynomial_w",
+                "shifted_chebyshev_polynomial_t",
+                "shifted_chebyshev_polynomial_u",
+                "shifted_chebyshev_polynomial_w",
+                "laguerre_polynomial_l",
+                "legendre_polynomial_p",
+            )
+        },
+    ),
+    Gap(
+        "extremal",
+        "zeros around the inputs meet infinite weights in a depthwise convolution",
+        {"nn.functional.conv1d": "float32"},
     ),
     Gap(
         "extremal",
@@ -125,7 +162,7 @@ GAPS: list[Gap] = [
     Gap(
         "expanded",
         "the CPU selects in a copy whose rows share memory and finds what is not there",
-        {"median": "int64", "nanmedian": "int64"},
+        {"median": "float32 int64", "nanmedian": "float32 int64"},
     ),
     Gap(
         "expanded",

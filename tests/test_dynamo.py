@@ -295,6 +295,20 @@ def test_results_that_are_inputs_or_constants():
         same([make(4), make(4) + 1], [got[1], got[2]])
 
 
+def test_old_values_outlive_a_write():
+    def f(x, y):
+        before, also = x.clone(), x * 1
+        x.add_(1)
+        y.copy_(before)
+        return before, also
+
+    g = fast(f)
+    for _ in range(3):
+        x, y = place(make(4)), place(make(4, seed=1))
+        got = g(x, y)
+        same([make(4), make(4), make(4) + 1, make(4)], [*got, x, y])
+
+
 def test_dynamic_sizes_compile_once_each():
     g = fast(lambda x: (x * 2).sum(0) + x.shape[0], dynamic=True)
     before = len(ledger.compiles)

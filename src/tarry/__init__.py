@@ -5,6 +5,7 @@ Importing it registers the device `tarry`; JAX is loaded when the first program 
 
 from tarry.config import config
 from tarry.dispatch.device import register
+from tarry.dispatch.seam import dynamo_is_loaded
 from tarry.report.live import install
 
 register()
@@ -57,6 +58,11 @@ from tarry.region import budget, compile, no_host_reads, step  # noqa: E402
 from tarry.version import __version__  # noqa: E402
 
 hops.register()
+
+if dynamo_is_loaded():
+    from tarry.dynamo.backend import claim_free_names
+
+    claim_free_names()
 
 __all__ = [
     "MpDeviceLoader",

@@ -31,6 +31,7 @@ from tarry.run.platform import environment
 
 store: Store[Key, Executable] = Store(config.cache_size)
 _numbers = count()
+EAGER = Cause.EAGER.value
 
 Holders = Sequence[list[Slot | None]]
 
@@ -123,15 +124,13 @@ def run(
         results = launch(program, inputs, numbers)
     record.run_s = time.perf_counter() - started
     ledger.sample(_timer("ExecuteTime", record), record.run_s * 1e9, "time")
-    ledger.sample("TensorsGraphSize", len(program.graph.nodes))
-    ledger.sample("ScalarInputs", len(numbers))
     ledger.count("ExecuteComputation")
     return results
 
 
 def _timer(name: str, record: Cut) -> str:
     """The metric of this name; the operators of eager mode have their own."""
-    return f"EagerOp{name}" if record.cause == Cause.EAGER.value else name
+    return f"EagerOp{name}" if record.cause == EAGER else name
 
 
 def compile_error(error: LoweringError) -> CompileError:

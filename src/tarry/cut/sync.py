@@ -168,6 +168,8 @@ def launch_trace(
     record.transfer_s = time.perf_counter() - started
     taken = map(trace.numbers.__getitem__, bound.numbers)
     numbers = list(chain.from_iterable(taken))
+    ledger.sample("TensorsGraphSize", len(bound.graph.nodes))
+    ledger.sample("ScalarInputs", len(numbers))
     return run(program, [e.data for e in entries], numbers, record)
 
 

@@ -2,6 +2,7 @@
 torch release."""
 
 import sys
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -208,11 +209,14 @@ def set_backend(name: str, function: Any) -> None:
     registry.register_backend(function, name)
 
 
-def do_not_trace(module: str) -> None:
-    """Let dynamo break the graph at functions of a module, and not trace them."""
+def do_not_trace(modules: tuple[str, ...], files: Iterable[str]) -> None:
+    """Let dynamo run the functions of these modules and files as they stand: it would
+    trace them where they run between the parts of a graph."""
     from torch._dynamo import trace_rules
 
-    trace_rules.add(module)
+    for module in modules:
+        trace_rules.add(module)
+    trace_rules.FORCE_SKIP_FILES.update(files)
 
 
 def sequence_number(node: Any) -> int:

@@ -6,13 +6,14 @@ each becomes a `Device`, or a chain of these with host operations between them.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from torch.fx import GraphModule, Node
 
-from tarry.dispatch import seam
+from tarry.dispatch import eager, seam
 from tarry.dynamo.replay import Device, Origin, Saved
 from tarry.dynamo.split import Chain, host_operations, run_on_host, split
 from tarry.dynamo.tracing import NeedsHost, line_of
@@ -149,4 +150,13 @@ def register() -> None:
     seam.set_backend("openxla", openxla)
 
 
-seam.do_not_trace("tarry")
+def claim_free_names() -> None:
+    """`register()`, where no other backend of that name can work."""
+    with suppress(BackendTakenError):
+        register()
+
+
+seam.do_not_trace(
+    ("tarry", "jax", "jaxlib"),
+    {k.__code__.co_filename for k in eager.Mode.kernels.values()},
+)

@@ -27,9 +27,7 @@ from tarry.cut.program import (
     program_of,
     run,
 )
-from tarry.cut.sync import cut
 from tarry.dispatch import seam
-from tarry.dispatch.random import stream
 from tarry.dispatch.storage import (
     Lazy,
     is_lazy,
@@ -38,6 +36,7 @@ from tarry.dispatch.storage import (
     restride,
     slot_of,
 )
+from tarry.dynamo.arguments import make_ready, taken_numbers
 from tarry.dynamo.tracing import (
     Alias,
     Draw,
@@ -51,7 +50,6 @@ from tarry.dynamo.tracing import (
 from tarry.errors import (
     CompileError,
     DonatedError,
-    PoisonedError,
     RunError,
     TarryError,
 )
@@ -60,8 +58,6 @@ from tarry.lower.build import LoweringError
 from tarry.record.lines import user_line
 from tarry.record.slot import (
     DEVICE,
-    HOST,
-    IR,
     POISONED,
     Failure,
     Slot,
@@ -73,9 +69,9 @@ from tarry.region import with_options
 from tarry.run.compile import Executable
 from tarry.run.execute import Constant, block, constant
 from tarry.run.options import custom
-from tarry.run.transfer import upload
 
 MOST_VARIANTS = 256
+CAUSE = Cause.DYNAMO.value
 
 
 @dataclass(slots=True)
@@ -214,12 +210,13 @@ class Device:
     def _new(
         self, recording: Recording, wants: list, others: tuple, groups: tuple
     ) -> Variant:
-        needs = {*recording.sources, *[o for _, r, o in recording.writes if r < 0]}
         new = [o for o in recording.outputs if isinstance(o, New)]
-        needs |= {o.source for o in new if o.result < 0}
+        passed = {o for _, r, o in recording.writes if r < 0}  # on, as they are
+        passed |= {o.source for o in new if o.result < 0}
+        needs = {*recording.sources, *passed}
         written = {source for source, _, _ in recording.writes}
-        own = [i for i in sorted(written) if i in recording.sources]
-        own += [i for i in self._spent() if i in recording.sources and i not in written]
+        own = [i for i in sorted({*written, *self._spent()}) if i not in passed]
+        own = [i for i in own if i in recording.sources]
         fixed = not any(isinstance(n, Taken | Draw) for n in recording.numbers)
         careful = bool(recording.writes) or bool(groups)
         if not self.origin.backward:
@@ -256,21 +253,25 @@ class Device:
         places = slots + recording.extra if recording.extra else slots
         for i in variant.needs:
             if places[i].state is not DEVICE:
-                _make_ready([places[i] for i in variant.needs], self.origin.detail)
+                make_ready([places[i] for i in variant.needs], self.origin.detail)
                 break
         line = user_line()
-        record = Cut(Cause.DYNAMO.value, self.origin.detail, str(line), 0, 0)
+        record = Cut(CAUSE, self.origin.detail, str(line), 0, 0)
         donated = self._donated(variant, places) if variant.own else ()
         program, fixed = self._program(variant, donated, places, record)
-        numbers = fixed or _taken(recording.numbers, args)
+        numbers = fixed or taken_numbers(recording.numbers, args)
         inputs = [places[i].data for i in recording.sources]
         try:
             results = run(program, inputs, numbers, record)
         except Exception as error:
-            failure = RunError(Cause.DYNAMO.value, str(line), first_line(error))
+            failure = RunError(CAUSE, str(line), first_line(error))
             _poison([s for s in places if _is_gone(s)], failure)
             raise failure from error
         del inputs
+        before = [
+            places[o.source].data if o.__class__ is New and o.result < 0 else None
+            for o in recording.outputs
+        ]
         _write(recording, places, results, donated)
         record.outputs = len(results)
         ledger.add_cut(record)
@@ -278,7 +279,7 @@ class Device:
             block()
         if self.origin.saved.names and seam.saves_through_hooks():
             self.origin.saved.kept = True
-        made = _wrap(recording, tensors, places, results)
+        made = _wrap(recording, tensors, before, results)
         return made[0] if recording.single else made
 
     def _donated(self, variant: Variant, places: list[Slot]) -> tuple[int, ...]:
@@ -295,6 +296,9 @@ class Device:
         precision = dtypes.product_precision()
         place = donated, precision, tuple(custom.items()) if custom else ()
         found = variant.programs.get(place)
+        if found is not None and not guards and found[0].call is not None:
+            found_again(found[0], record)
+            return found
         event = Event(Cause.DYNAMO, record.detail, record.line)
         for guard in guards:
             guard.cut(event)
@@ -339,41 +343,6 @@ class Device:
         return program, fixed
 
 
-def _make_ready(slots: list[Slot], detail: str) -> None:
-    """Every slot gets a buffer: pending ones are cut, those of the host uploaded."""
-    inputs = recorder.trace.inputs
-    if any(s.state is IR and s.pos not in inputs for s in slots):
-        ledger.count("DynamoSyncInputExecuteTime")
-        cut(Cause.DYNAMO_INPUT, detail)
-    for s in slots:
-        if s.state is POISONED:
-            raise PoisonedError(s.data.error) from s.data.error
-        if s.state is IR:  # a copy of a value that is there
-            source = recorder.trace.inputs[s.pos]
-            s.move(HOST if source.host else DEVICE, source.data)
-    hosted = list({id(s): s for s in slots if s.state is HOST}.values())
-    if hosted:
-        buffers = upload([dtypes.host_array(s.data) for s in hosted])
-        for s, buffer in zip(hosted, buffers):
-            entry = recorder.trace.inputs.get(s.pos)
-            if entry is not None and entry.data is s.data:
-                entry.data, entry.host = buffer, False
-            s.state, s.data = DEVICE, buffer
-
-
-def _taken(numbers: list[Any], args: list[Any]) -> list[Any]:
-    """The run-time numbers of one call."""
-    found: list[Any] = []
-    for n in numbers:
-        if n.__class__ is Draw:
-            found += stream.next()
-        elif n.__class__ is Taken:
-            found.append(args[n.argument].item())
-        else:
-            found.append(n)
-    return found
-
-
 def _is_gone(slot: Slot) -> bool:
     return slot.state is DEVICE and slot.data.is_deleted()
 
@@ -403,14 +372,15 @@ def _write(
 
 
 def _wrap(
-    recording: Recording, tensors: list, places: list[Slot], results: list[Any]
+    recording: Recording, tensors: list, before: list[Any], results: list[Any]
 ) -> list[Any]:
-    """The graph's outputs as tensors."""
+    """The graph's outputs as tensors; `before`: the values of those that are old values
+    of arguments."""
     made: list[Any] = []
-    for o in recording.outputs:
+    for o, old in zip(recording.outputs, before):
         kind = o.__class__
         if kind is New:
-            made.append(_new_tensor(o, recording, places, results, made))
+            made.append(_new_tensor(o, recording, old, results, made))
         elif kind is Alias:
             made.append(_view(tensors[o.argument], o))
         elif kind is Same:
@@ -422,7 +392,7 @@ def _wrap(
 
 
 def _new_tensor(
-    o: New, recording: Recording, places: list[Slot], results: list[Any],
+    o: New, recording: Recording, old: Any, results: list[Any],
     made: list[Any],
 ) -> torch.Tensor:  # fmt: skip
     if o.holder >= 0:
@@ -435,7 +405,7 @@ def _new_tensor(
         slot.data = results[o.result]
         slot.made = recording.last, recording.bound.outputs[o.result]
     else:
-        slot.data = places[o.source].data
+        slot.data = old
     tensor = new_tensor(slot)
     if o.shape is None:
         return tensor

@@ -76,7 +76,7 @@ def host_operations(module: GraphModule, refused: Iterable[Any] = ()) -> set[Nod
     constants: set[Node] = set()
     found: set[Node] = set()
     for node in module.graph.nodes:
-        if _is_constant(node, constants):
+        if node.target not in refused and _is_constant(node, constants):
             constants.add(node)
         elif node.op in ("placeholder", "output"):
             continue
