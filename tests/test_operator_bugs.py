@@ -319,3 +319,10 @@ def test_ranges_of_integers_between_floats(dtype: torch.dtype) -> None:
         )
     with pytest.raises(ValueError, match="nonzero"):
         torch.arange(0.0, 5.0, 0.5, dtype=torch.int64, device=DEVICE)
+
+
+def test_margins_that_are_not_numbers_cost_nothing() -> None:
+    x = torch.tensor([[math.nan, 2.0, 3.0, -math.inf], [1.0, math.nan, 0.5, math.inf]])
+    named = torch.tensor([[3, 0, -1, 1], [0, -1, 1, 2]])
+    check(lambda x, t: F.multi_margin_loss(x, t[:, 0], reduction="none"), x, named)
+    check(lambda x, t: F.multilabel_margin_loss(x, t, reduction="none"), x, named)

@@ -18,6 +18,11 @@ def zero_unless(keep: Any, x: Any) -> Any:
     return lax.select(keep, x, lax.full_like(x, 0))
 
 
+def positive(x: Any) -> Any:
+    """`x` where it is above zero, and zero elsewhere and for NaN."""
+    return zero_unless(lax.gt(x, const(x, 0)), x)
+
+
 def _within(x: Any, low: float, high: float) -> Any:
     return lax.bitwise_and(lax.gt(x, const(x, low)), lax.lt(x, const(x, high)))
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from tarry.lower.activation import zero_unless
+from tarry.lower.activation import positive, zero_unless
 from tarry.lower.layout import row_major
 from tarry.lower.precision import const, factor, rest, scale, spread, wide_dtype, widen
 from tarry.lower.table import Call, Out, Scalar, convert, row
@@ -133,7 +133,7 @@ def multi_margin_loss(
 ) -> Any:
     x, target = _batched(call, x, target)
     z, hit = _margins(x, target, factor(x, margin))
-    loss = lax.max(z, const(z, 0))
+    loss = positive(z)
     loss = lax.square(loss) if p == 2 else loss
     loss = lax.mul(loss, _class_weight(x, target, weight))
     loss = zero_unless(lax.bitwise_not(hit), loss)

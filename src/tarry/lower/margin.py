@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tarry.lower.activation import zero_unless
+from tarry.lower.activation import positive, zero_unless
 from tarry.lower.precision import const, scale, shift, spread, widen
 from tarry.lower.table import Call, Out, convert, row
 from tarry.lower.xla import jnp, lax
@@ -51,7 +51,7 @@ def _pairs(x: Any, target: Any) -> tuple[Any, Any, Any]:
     z = lax.sub(spread(x, shape, (0, 2)), spread(at_target, shape, (0, 1)))
     counts = lax.bitwise_not(spread(is_target, shape, (0, 2)))
     counts = lax.bitwise_and(counts, given)
-    return zero_unless(counts, lax.max(shift(z, 1), const(z, 0))), named, is_target
+    return zero_unless(counts, positive(shift(z, 1))), named, is_target
 
 
 @row("multilabel_margin_loss_forward", outs=_outs)
