@@ -32,6 +32,7 @@ def environment(file: File, checkout: Path, tmp: str) -> dict[str, str]:
         **os.environ,
         "PYTHONPATH": os.pathsep.join(p for p in paths if p),
         "PJRT_DEVICE": "CPU",
+        "PYTHONFAULTHANDLER": "1",
         "TARRY_DEVICE": "xla",
         "TORCH_TEST_DEVICES": str(checkout / "test" / "pytorch_test_base.py"),
         **{k: v.format(tmp=tmp) for k, v in file.env.items()},

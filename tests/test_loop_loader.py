@@ -228,3 +228,24 @@ def test_what_it_refuses():
         tarry.ParallelLoader(rows(), ["tarry"], input_sharding=object())
     with pytest.raises(TypeError):
         iter(tarry.MpDeviceLoader(rows(), "tarry", prefetch=3))
+
+
+class StartsAnew:
+    """A loader whose iterator, asked for an iterator, is a new one."""
+
+    def __init__(self) -> None:
+        self.left = 3
+
+    def __iter__(self) -> "StartsAnew":
+        return StartsAnew()
+
+    def __next__(self) -> torch.Tensor:
+        if not self.left:
+            raise StopIteration
+        self.left -= 1
+        return torch.ones(2) * self.left
+
+
+def test_an_iterator_that_starts_anew_is_read_once():
+    found = [x.sum().item() for x in tarry.MpDeviceLoader(StartsAnew(), "tarry")]
+    assert found == [4, 2, 0]

@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from tarry import coverage
+from tarry import compat, coverage
 from tarry import demo as gpt
 from tarry.doctor import examine
 from tarry.errors import SetupError
@@ -53,6 +53,12 @@ def main() -> None:
     type=click.IntRange(min=0),
     help="Fail if a step cuts more often.",
 )
+@click.option(
+    "--as-torch-xla",
+    is_flag=True,
+    help="SCRIPT was written for torch_xla: `import torch_xla` gives tarry's functions "
+    "under its names, and the device is called xla.",
+)
 @click.argument("script", type=click.Path(exists=True))
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
 def run(
@@ -60,6 +66,7 @@ def run(
     watch: bool,
     max_compiles: int | None,
     max_cuts_per_step: int | None,
+    as_torch_xla: bool,
     script: str,
     args: tuple[str, ...],
 ) -> None:
@@ -68,6 +75,8 @@ def run(
     The exit code is the script's, or 1 if it is 0 and FILE cannot be written or a limit
     was exceeded.
     """
+    if as_torch_xla:
+        pose_as_torch_xla()
     watcher = Watch(sys.stderr)
     if watch:
         ledger.watchers.append(watcher)
@@ -78,6 +87,18 @@ def run(
     for text in broken:
         click.echo(f"tarry: {text}", err=True)
     sys.exit(code or (0 if written and not broken else 1))
+
+
+def pose_as_torch_xla() -> None:
+    """torch_xla's names from now on; starts the process again to rename the device.
+
+    Raises ClickException if a real torch_xla is installed.
+    """
+    compat.as_xla()
+    try:
+        compat.install()
+    except SetupError as error:
+        raise click.ClickException(str(error)) from None
 
 
 @main.command()

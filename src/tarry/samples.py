@@ -3,6 +3,7 @@ a rate, and the environment as numbers. The names are those of torch_xla."""
 
 import time
 from collections.abc import Callable, Iterator
+from itertools import repeat
 from typing import Any
 
 import torch
@@ -12,22 +13,13 @@ class SampleGenerator:
     """`sample_count` times the same `data`."""
 
     def __init__(self, data: Any, sample_count: int) -> None:
-        self._data, self._left, self._count = data, sample_count, sample_count
+        self._data, self._count = data, sample_count
 
-    def __iter__(self) -> "SampleGenerator":
-        return SampleGenerator(self._data, self._count)
+    def __iter__(self) -> Iterator[Any]:
+        return repeat(self._data, self._count)
 
     def __len__(self) -> int:
         return self._count
-
-    def __next__(self) -> Any:
-        return self.next()
-
-    def next(self) -> Any:
-        if self._left <= 0:
-            raise StopIteration
-        self._left -= 1
-        return self._data
 
 
 class FnDataGenerator:

@@ -44,7 +44,6 @@ NAMES: dict[str, dict[str, str]] = {
     "_dynamo.dynamo_bridge": _all("internals", "GraphInputMatcher NoneRemover"),
     "_dynamo.dynamo_backend2": _all("internals", "dynamo_backend"),
     "_dynamo.config": {},
-    "_internal.jax_workarounds": _all("internals", "jax_import_guard"),
     "experimental.deprecation": _all("internals", "deprecated mark_deprecated"),
     "": _all("export", "save_as_stablehlo save_torch_model_as_stablehlo"),
     "core.xla_model": {

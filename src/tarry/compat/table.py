@@ -128,6 +128,9 @@ MODULES: dict[str, Rows] = {
         **from_module("tarry.dynamo.backend", "extract_compiled_graph"),
     },
     "_internal": {},
+    "_internal.jax_workarounds": from_module(
+        WORLD, "", jax_import_guard="initialize_runtime"
+    ),
     "_internal.tpu": from_module(WORLD, "", num_available_chips="zero", version="zero"),
     "_internal.utils": {},
     "amp": from_module("tarry.amp", "GradScaler autocast"),
@@ -162,6 +165,7 @@ MODULES: dict[str, Rows] = {
         "tarry.experimental", "eager_mode eager_mode_context is_eager_mode"
     ),
     "experimental.assume_pure": {
+        "_XLA_COMPUTATION_CACHE": Value({}),
         **from_module("tarry.flow.pure", "assume_pure"),
         **from_module(
             "tarry.flow.forms",
@@ -181,8 +185,14 @@ MODULES: dict[str, Rows] = {
         "tarry.flow.accumulate", "gradient_accumulation"
     ),
     "experimental.gru": {"GRU": "torch.nn:GRU"},
-    "experimental.scan": from_module("tarry.flow.scan", "scan"),
-    "experimental.scan_layers": from_module("tarry.flow.layers", "scan_layers"),
+    "experimental.scan": {
+        "scan": "tarry.flow.scan:scan",
+        "_SCAN_COMPUTATION_CACHE": Value({}),
+    },
+    "experimental.scan_layers": {
+        "scan_layers": "tarry.flow.layers:scan_layers",
+        "_ONE_LAYER_CACHE": Value({}),
+    },
     "experimental.custom_kernel": from_module(
         "tarry.ragged", "", repeat_with_fixed_output_size="repeat_to_size"
     ),

@@ -4,7 +4,6 @@ They take any iterable of batches, such as a `torch.utils.data.DataLoader`. Name
 keywords are those of torch_xla's `distributed.parallel_loader`.
 """
 
-import itertools
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
@@ -160,7 +159,19 @@ def _started(batches: Iterable[Any]) -> Iterator[Any]:
         first = next(iterator)
     except StopIteration:
         return iter(())
-    return itertools.chain([first], iterator)
+    return _from(first, iterator)
+
+
+def _from(first: Any, iterator: Iterator[Any]) -> Iterator[Any]:
+    """`first` and what comes after it, without `iter(iterator)`: there are loaders
+    whose iterators start anew for it."""
+    yield first
+    while True:
+        try:
+            batch = next(iterator)
+        except StopIteration:
+            return
+        yield batch
 
 
 def _check(devices: Sequence[Device], sizes: Sequence[int], sharding: Any) -> None:

@@ -24,7 +24,7 @@ def on_ready_callback(
 
 
 def on_ready_event(tensor: torch.Tensor) -> threading.Event:
-    """An event that is set once the value of `tensor` is there; a pending one is cut."""
+    """An event that is set once the value is there; cuts, if it is pending."""
     event = threading.Event()
     on_ready_callback(tensor, lambda tensor: event.set())
     return event

@@ -18,6 +18,8 @@ _PIPELINE = tuple(f"{_HERE}/{name}" for name in ("report/", "cut/", "ledger.py")
 _OTHER = "most likely user code trying to access tensor value before torch_xla.sync"
 _GB = 1 << 30
 
+_COMPILED = "a function compiled by torch.compile"
+
 # tarry's causes, by their text, in torch_xla's words.
 CAUSES = {
     "tarry.sync()": "user torch_xla.sync",
@@ -28,7 +30,12 @@ CAUSES = {
     "step end",
     "end of a profiler's step": "torch_xla.sync when exiting a profiler StepTrace "
     "region",
+    f"{_COMPILED} takes a pending tensor": "torch_xla.sync when dynamo processing "
+    "input graphs",
+    f"{_COMPILED} ran": "dynamo is executing a compiled program",
 }
+_DYNAMO_COMPILES = "dynamo is compiling a FX graph to HLO"
+_EAGER = "eager mode: an operator by itself"  # of which torch_xla says nothing
 
 
 class TorchXlaBlocks(Watcher):
@@ -43,6 +50,8 @@ class TorchXlaBlocks(Watcher):
 
     def cut(self, record: Cut) -> None:
         new, self._compiled = self._compiled, None
+        if record.cause == _EAGER:
+            return
         if new is not None:
             self._write(_block("Compilation", record, new) + _sizes(new))
         if self.level > 1:
@@ -63,7 +72,7 @@ def _compile_of(program: int) -> Compile | None:
 
 
 def _block(what: str, cut: Cut, program: Compile) -> str:
-    lines = [_RULE, f"{what} Cause", f"  {_cause(cut)}", "Graph Info: "]
+    lines = [_RULE, f"{what} Cause", f"  {_cause(what, cut)}", "Graph Info: "]
     name = _graph_name(cut)
     if name:
         lines.append(f"  Graph Name: {name}")
@@ -84,8 +93,10 @@ def _prefixed(prefix: str, lines: list[str]) -> str:
     return "\n" + "".join(f"{prefix}{line}\n" for line in lines)
 
 
-def _cause(cut: Cut) -> str:
+def _cause(what: str, cut: Cut) -> str:
     known = CAUSES.get(cut.cause)
+    if what == "Compilation" and cut.cause == f"{_COMPILED} ran":
+        return _DYNAMO_COMPILES
     return known or f"{_OTHER} ({spell_cause(cut.cause, cut.detail)})"
 
 
