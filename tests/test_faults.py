@@ -223,7 +223,7 @@ def test_failing_read(x, monkeypatch):
     y = x * 6
     tarry.sync()
 
-    def fail(buffer):
+    def fail(buffer, beside=False):
         raise RuntimeError("INTERNAL: device lost")
 
     monkeypatch.setattr(exits, "fetch", fail)

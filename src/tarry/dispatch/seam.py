@@ -105,7 +105,7 @@ def overload_names(packet: str) -> list[str]:
 
 
 def has_overload(name: str) -> bool:
-    """Whether this PyTorch has the overload: operators come and go with its releases."""
+    """Whether this PyTorch has the overload: they come and go with its releases."""
     packet, _, which = name.partition(".")
     return (which or "default") in overload_names(packet)
 
