@@ -84,6 +84,12 @@ def _torch_xla_level() -> int:
     return min(int(level), 2) if level.isdigit() else 0
 
 
+def _pjrt_device() -> str:
+    """What PyTorch/XLA's variable asks for, where the device goes by its name."""
+    under_its_name = os.environ.get("TARRY_DEVICE") == "xla"
+    return os.environ.get("PJRT_DEVICE", "").lower() if under_its_name else ""
+
+
 def load() -> Config:
     """The settings as the environment states them.
 
@@ -92,7 +98,7 @@ def load() -> Config:
     number = "a positive whole number"
     return Config(
         device=_read("TARRY_DEVICE", "tarry", _device_name, "'tarry' or 'xla'"),
-        platform=_read("TARRY_PLATFORM", "", str.lower, "a platform name"),
+        platform=_read("TARRY_PLATFORM", _pjrt_device(), str.lower, "a platform name"),
         cache_size=_read("TARRY_COMPILATION_CACHE_SIZE", 2048, _positive, number),
         node_budget=_read("TARRY_NODE_BUDGET", 50_000, _positive, number),
         trie_limit=_read("TARRY_TRIE_LIMIT", 200_000, _positive, number),
