@@ -51,9 +51,8 @@ HEAD = """# Operators
 
 Written by `make ops-report`, which runs PyTorch's own operator database
 (`torch.testing._internal.common_methods_invocations.op_db` of torch {torch}, {entries}
-entries) on tarry, on XLA's CPU platform with LLVM's optimizations off, and compares
-every sample with CPU PyTorch: value, dtype, shape, device, strides, and whether a
-result is a view.
+entries) on tarry, on XLA's CPU platform, and compares every sample with CPU PyTorch:
+value, dtype, shape, device, strides, and whether a result is a view.
 `make test` runs a part of it, `make test-all` all of it.
 
 ## Counts

@@ -1,7 +1,6 @@
 """Jobs for the databases, run in two worker processes, which may crash."""
 
 import json
-import os
 import subprocess
 import sys
 import threading
@@ -18,8 +17,6 @@ from runs import Record, run_named
 
 LIMIT = 90  # seconds of CPU that an entry may take
 SLOW = {"gradcheck": 2, "gradgradcheck": 4}  # of these ways one entry in so many more
-# LLVM's optimizations take a third of the time to compile and change no value.
-CHEAP = "--xla_backend_optimization_level=0"
 SILENCE = 1800  # seconds after which a worker that does not answer has crashed
 
 
@@ -104,11 +101,10 @@ def work() -> None:
 
 
 def _start() -> subprocess.Popen:
-    flags = f"{os.environ.get('XLA_FLAGS', '')} {CHEAP}"
     return subprocess.Popen(
         [sys.executable, Path(__file__).with_name("opdb.py"), "--worker"],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-        text=True, env=os.environ | {"XLA_FLAGS": flags},
+        text=True,
     )  # fmt: skip
 
 

@@ -42,11 +42,14 @@ class Store(Generic[K, V]):
         self._entries[key] = value
         self._evicted.pop(hash(key), None)
         while len(self._entries) > self.limit:
-            oldest = min(self._entries, key=lambda k: self._entries[k].used)
-            self._entries.pop(oldest).drop()
-            self._evicted[hash(oldest)] = None
-            if len(self._evicted) > 8 * self.limit:
-                self._evicted.pop(next(iter(self._evicted)))
+            self.evict_oldest()
+
+    def evict_oldest(self) -> None:
+        oldest = min(self._entries, key=lambda k: self._entries[k].used)
+        self._entries.pop(oldest).drop()
+        self._evicted[hash(oldest)] = None
+        if len(self._evicted) > 8 * self.limit:
+            self._evicted.pop(next(iter(self._evicted)))
 
     def recent(self) -> list[V]:
         """Programs, the most recently used first."""

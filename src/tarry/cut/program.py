@@ -26,6 +26,7 @@ from tarry.report.programs import Source
 from tarry.report.why import Named, Seen
 from tarry.run.compile import Executable, compile_graph
 from tarry.run.execute import Constant, launch
+from tarry.run.mappings import mappings
 from tarry.run.options import choose
 from tarry.run.platform import environment
 
@@ -80,7 +81,8 @@ def _compile(source: Source, options: dict, event: Event, record: Cut) -> Execut
     seen = source.seen
     key = seen.key
     recent = [p.seen for p in store.recent()[:NEAREST]]
-    why = why_new(seen, recent, store.limit, store.was_evicted(key))
+    limit = store.limit if len(store) >= store.limit else None
+    why = why_new(seen, recent, limit, store.was_evicted(key))
     for guard in guards:
         guard.compile(event, why.sentence)
     nodes, inputs = len(key.graph.nodes), len(key.graph.inputs)
@@ -90,6 +92,7 @@ def _compile(source: Source, options: dict, event: Event, record: Cut) -> Execut
         program = compile_graph(key.graph, key.donation, options, precision, seen)
     program.why = why.sentence
     store.put(key, program)
+    _make_room(nodes - inputs)
     record.compile_s, record.compiled = time.perf_counter() - started, True
     ledger.count("UncachedCompile")
     ledger.count("CreateCompileHandles")
@@ -106,6 +109,15 @@ def _compile(source: Source, options: dict, event: Event, record: Cut) -> Execut
         )
     )  # fmt: skip
     return program
+
+
+def _make_room(operations: int) -> None:
+    """Drop the oldest programs, an eighth at a time, where compiling one of so many
+    operations brought the process near Linux's limit of memory mappings."""
+    mappings.grow(operations)
+    while len(store) > 1 and mappings.are_many():
+        for _ in range(max(1, len(store) // 8)):
+            store.evict_oldest()
 
 
 def found_again(program: Executable, record: Cut) -> None:

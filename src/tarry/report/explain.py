@@ -28,11 +28,19 @@ NEAREST = 8  # recent keys that a new one is compared with
 WINDOW = 400  # operations after a difference in which the two graphs may meet again
 
 
-def why_new(new: Seen, recent: Sequence[Seen], limit: int, evicted: bool) -> Why:
+def why_new(new: Seen, recent: Sequence[Seen], limit: int | None, evicted: bool) -> Why:
     """What is different from the most similar of the recently used programs.
 
-    `limit`: how many programs the cache keeps; `evicted`: whether it held this one.
+    `limit`: how many programs the cache keeps, None where it dropped some to spare
+    memory mappings; `evicted`: whether it held this one.
     """
+    if evicted and limit is None:
+        return Why(
+            Reason.EVICTED,
+            "it was evicted from the cache: compiled programs took half of the memory "
+            "mappings that Linux grants the process",
+            advice="raise vm.max_map_count (sysctl) to keep it",
+        )
     if evicted:
         return Why(
             Reason.EVICTED,
