@@ -20,6 +20,7 @@ from collections import Counter
 from pathlib import Path
 
 from deviations import NONE, Verdict, judge
+from document import write
 from files import FILES, File
 
 HERE = Path(__file__).parent
@@ -93,6 +94,7 @@ def main() -> None:
     parser.add_argument("checkout", type=Path)
     parser.add_argument("--only", default="", help="files whose path contains this")
     parser.add_argument("--out", type=Path, help="JSON; runs with --only add to it")
+    parser.add_argument("--doc", type=Path, help="write the tables into this page")
     parser.add_argument("--seconds", type=int, default=120, help="for one test")
     parser.add_argument("--most", type=int, default=3600, help="seconds for one file")
     args = parser.parse_args()
@@ -110,6 +112,8 @@ def main() -> None:
         if args.out:
             args.out.write_text(json.dumps(results, indent=1))
     print(total(results))
+    if args.doc:
+        write(args.doc, results)
 
 
 def why(record: dict) -> str:

@@ -14,7 +14,7 @@ ROWS = [
     (module, name, row)
     for module, rows in table.MODULES.items()
     for name, row in rows.items()
-    if not isinstance(row, Value)
+    if not isinstance(row, Value) and not row.startswith("torch_xla.")
 ]
 
 

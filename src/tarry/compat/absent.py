@@ -42,7 +42,6 @@ NAMES: dict[str, dict[str, str]] = {
         "internals", "value_and_grad_partitioned tree_flatten_none"
     ),
     "_dynamo.dynamo_bridge": _all("internals", "GraphInputMatcher NoneRemover"),
-    "_dynamo.dynamo_backend2": _all("internals", "dynamo_backend"),
     "_dynamo.config": {},
     "experimental.deprecation": _all("internals", "deprecated mark_deprecated"),
     "": _all("export", "save_as_stablehlo save_torch_model_as_stablehlo"),

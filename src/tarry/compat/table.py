@@ -15,6 +15,10 @@ SAMPLES, CONFIG = "tarry.samples", "tarry.config"
 
 ROOT: Rows = {
     "__version__": Value("2.9.0"),
+    "xm": "torch_xla.core.xla_model",
+    "xr": "torch_xla.runtime",
+    "xmp": "torch_xla.distributed.xla_multiprocessing",
+    "xu": "torch_xla.utils.utils",
     **from_module(
         API,
         "compile device device_count devices manual_seed step sync "
@@ -123,6 +127,7 @@ MODULES: dict[str, Rows] = {
     "": ROOT,
     "torch_xla": ROOT,
     "_XLAC": extension.ROWS,
+    "_dynamo.dynamo_backend2": {"dynamo_backend": "tarry.dynamo.backend:tarry"},
     "_dynamo.dynamo_bridge": {
         **from_module("tarry.loop.donation", "alias_with_buffer_donor_config"),
         **from_module("tarry.dynamo.backend", "extract_compiled_graph"),
@@ -190,7 +195,7 @@ MODULES: dict[str, Rows] = {
         "_SCAN_COMPUTATION_CACHE": Value({}),
     },
     "experimental.scan_layers": {
-        "scan_layers": "tarry.flow.layers:scan_layers",
+        "scan_layers": "tarry.flow.forms:scan_layers_unpacking",
         "_ONE_LAYER_CACHE": Value({}),
     },
     "experimental.custom_kernel": from_module(

@@ -1,12 +1,13 @@
 """Control flow and JAX functions in the calling conventions of torch_xla."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import torch
 
 from tarry.flow.foreign import call_jax
+from tarry.flow.layers import scan_layers
 from tarry.flow.loops import fori_loop
 from tarry.flow.pure import assume_pure
 
@@ -37,6 +38,29 @@ def fori_loop_of_values(
     )
     last = fori_loop(lower, upper, body, values)
     return [torch.zeros((), dtype=torch.int64, device=values[0].device), *last]
+
+
+class _Unpacking(torch.nn.Module):
+    """A layer that takes a tuple as several arguments."""
+
+    def __init__(self, layer: torch.nn.Module) -> None:
+        super().__init__()
+        self.layer = layer
+        self.training = layer.training
+
+    def forward(self, values: tuple) -> Any:
+        return self.layer(*values)
+
+
+def scan_layers_unpacking(
+    layers: Iterable[torch.nn.Module], input_data: Any, partition_fn: Any = None,
+    is_layer_pure: bool = False,
+) -> Any:  # fmt: skip
+    """`tarry.experimental.scan_layers`, where a tuple is handed to a layer as several
+    arguments."""
+    if isinstance(input_data, tuple):
+        layers = [_Unpacking(layer) for layer in layers]
+    return scan_layers(layers, input_data, partition_fn, is_layer_pure)
 
 
 def assume_pure_again(func: Callable[..., Any], use_cache: bool = False) -> Any:
