@@ -276,6 +276,23 @@ def test_an_output_that_has_a_name(x):
     assert "`Linear.bias`" in found.why
 
 
+def test_another_order(x):
+    y = made(3, 4)
+
+    def after(a, b):
+        unused = a * b  # both are inputs before the first view
+        del unused
+        return a[1:] + b[1:]
+
+    ran(lambda a, b: a[1:] + b[1:], x, y)
+    found = ran(after, x, y)
+    place = f"{__file__}:{after.__code__.co_firstlineno + 3}"
+    assert found.reason == Reason.CHANGED.name
+    assert "the same operations were recorded in another order: " in found.why
+    assert f"an input f32[3,4] at {place} comes where tarry::view" in found.why
+    assert found.advice == "do the same in the same order at every step"
+
+
 def test_inputs_alias_otherwise(x):
     y = made(3, 4, seed=1)
 

@@ -82,7 +82,7 @@ def difference(old: Seen, new: Seen) -> Why:
         found = check(old, new)
         if found is not None:
             return found
-    raise AssertionError("the keys are equal")
+    return _sequence(old, new)
 
 
 def _environment(old: Seen, new: Seen) -> Why | None:
@@ -344,6 +344,20 @@ def _order(old: Seen, new: Seen) -> Why | None:
         f"other values are alive at the cut, the first of them {name(node)} at "
         f"{node.line}",
         old.number, str(node.line), *(str(g.outputs[at:at + 1]) for g in (a, b)),
+    )  # fmt: skip
+
+
+def _sequence(old: Seen, new: Seen) -> Why:
+    """The same operations on the same operands, but one before another."""
+    a, b = old.key.graph.nodes, new.key.graph.nodes
+    at = next((i for i, (x, y) in enumerate(zip(a, b)) if x != y), 0)
+    was, now = name(a[at]), name(b[at])
+    return Why(
+        Reason.CHANGED,
+        f"the same operations were recorded in another order: {now} at {b[at].line} "
+        f"comes where {was} ({a[at].line}) came before",
+        old.number, str(b[at].line), was, now,
+        "do the same in the same order at every step",
     )  # fmt: skip
 
 
