@@ -1,5 +1,6 @@
 """Operators that once ran on the CPU: `rrelu` in training, CTC of targets that are not
-padded, least squares by singular values, histograms of several dimensions."""
+padded, least squares by singular values, histograms of several dimensions, `out=` forms
+that PyTorch composes of helpers."""
 
 import pytest
 import torch
@@ -127,3 +128,24 @@ def test_histogram_refuses_in_the_words_of_the_cpu() -> None:
         with pytest.raises(RuntimeError) as got:
             torch.histogramdd(SAMPLES.to(DEVICE), ours)
         assert str(got.value) == str(want.value)
+
+
+def test_out_forms_that_pytorch_composes_of_helpers() -> None:
+    x, aten = make(3, 4), torch.ops.aten
+
+    def extremes(x: torch.Tensor) -> tuple:
+        outs = [torch.zeros_like(x), torch.zeros_like(x, dtype=torch.int64)]
+        return torch.cummax(x, 1, out=outs), torch.cummin(x.abs(), 0, out=outs), outs
+
+    def norm(x: torch.Tensor, stats: bool) -> tuple:
+        x = x[:, :, None]
+        state = [torch.zeros(4, device=x.device) for _ in range(2 if stats else 0)]
+        outs = [torch.empty(0, device=x.device) for _ in range(3)]
+        keys = dict(zip(("out", "save_mean", "save_invstd"), outs))
+        which = "out" if stats else "no_stats_out"
+        form = getattr(aten._native_batch_norm_legit, which)
+        return form(x, None, None, *state, True, 0.1, 1e-5, **keys), state
+
+    check(extremes, x, grad=False, views=False)
+    check(lambda x: norm(x, True), x, grad=False, views=False)
+    check(lambda x: norm(x, False), x, grad=False, views=False)

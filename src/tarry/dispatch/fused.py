@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from tarry.dispatch.exits import write_result
 from tarry.dispatch.growth import infer
 from tarry.dispatch.lists import MAP
 from tarry.dispatch.operands import (
@@ -180,6 +181,21 @@ def batch_norm_legit(
     )
 
 
+def _written(kernel: Callable[..., tuple]) -> Callable[..., tuple]:
+    """The `out=` form of a batch norm."""
+
+    def into(
+        *args: Any, out: torch.Tensor, save_mean: torch.Tensor,
+        save_invstd: torch.Tensor,
+    ) -> tuple:  # fmt: skip
+        targets = (out, save_mean, save_invstd)
+        for target, value in zip(targets, kernel(*args)):
+            write_result(target, value)
+        return targets
+
+    return into
+
+
 def batch_norm_with_update(
     input: Any, weight: Any, bias: Any, running_mean: Any, running_var: Any,
     momentum: float, eps: float,
@@ -234,6 +250,8 @@ KERNELS = {
     "_fused_sgd_.tensor_lr": fused_sgd,
     "native_batch_norm": native_batch_norm,
     "_native_batch_norm_legit": batch_norm_legit,
+    "_native_batch_norm_legit.out": _written(batch_norm_legit),
+    "_native_batch_norm_legit.no_stats_out": _written(batch_norm_legit_no_stats),
     "_batch_norm_with_update": batch_norm_with_update,
     "_native_batch_norm_legit.no_stats": batch_norm_legit_no_stats,
     "_amp_foreach_non_finite_check_and_unscale_": unscale_,
