@@ -18,7 +18,7 @@ TREES = {f.relative_to(ROOT).as_posix(): ast.parse(f.read_text()) for f in FILES
 ORDER = [
     "version", "script", "errors", "ledger", "config", "dtypes", "record", "cache",
     "lower", "report", "run", "cut", "dispatch", "region", "flow", "dynamo", "api",
-    "loop", "amp", "nest", "ragged", "samples", "training_log", "world", "compat",
+    "loop", "amp", "job", "compat",
 ]  # fmt: skip
 # Outside the order: entry points and what they offer; they may import anything.
 TOP = {

@@ -4,7 +4,7 @@ from tarry.compat.rows import Rows, from_module
 
 ROWS: Rows = {
     **from_module(
-        "tarry.world",
+        "tarry.job.world",
         "",
         _xla_get_devices="device_names",
         _xla_get_default_device="default_device",
@@ -90,5 +90,5 @@ ROWS: Rows = {
     ),
     **from_module("tarry.loop.ready", "", _xla_sync_multi="sync_tensors"),
     **from_module("tarry.loop.saving", "", _xla_get_cpu_tensors="on_cpu"),
-    **from_module("tarry.nest", "", _xla_tensors_from_aten="send_all"),
+    **from_module("tarry.job.nest", "", _xla_tensors_from_aten="send_all"),
 }

@@ -9,9 +9,9 @@ import logging
 from tarry.compat import absent, extension
 from tarry.compat.rows import Rows, Value, from_module, same
 
-API, WORLD = "tarry", "tarry.world"
-METRICS, TENSORS, NEST = "tarry.debug.metrics", "tarry.debug.tensors", "tarry.nest"
-SAMPLES, CONFIG = "tarry.samples", "tarry.config"
+API, WORLD = "tarry", "tarry.job.world"
+METRICS, TENSORS, NEST = "tarry.debug.metrics", "tarry.debug.tensors", "tarry.job.nest"
+SAMPLES, CONFIG = "tarry.job.samples", "tarry.config"
 
 ROOT: Rows = {
     "__version__": Value("2.9.0"),
@@ -199,12 +199,12 @@ MODULES: dict[str, Rows] = {
         "_ONE_LAYER_CACHE": Value({}),
     },
     "experimental.custom_kernel": from_module(
-        "tarry.ragged", "", repeat_with_fixed_output_size="repeat_to_size"
+        "tarry.job.ragged", "", repeat_with_fixed_output_size="repeat_to_size"
     ),
     "runtime": RUNTIME,
     "test": {},
     "test.test_utils": from_module(
-        "tarry.training_log",
+        "tarry.job.training_log",
         "close_summary_writer get_summary_writer now print_test_update "
         "print_training_update write_to_summary",
         mp_test="in_process",

@@ -7,13 +7,13 @@ import torch
 from tarry.debug.programs import pending, xla_text
 from tarry.dispatch.storage import is_ours, slot_of
 from tarry.dtypes import SHORT
+from tarry.job.world import real_devices
 from tarry.ledger import ledger
 from tarry.record.graph import Graph, Node
 from tarry.record.slot import DEVICE, HOST, IR, POISONED, Slot, spec
 from tarry.record.trie import INPUT
 from tarry.report.ir import dot_text
 from tarry.report.lazy_ir import lazy_text, operation, shape_text
-from tarry.world import real_devices
 
 
 def tensor_id(tensor: torch.Tensor) -> int:
