@@ -4,13 +4,20 @@ from dataclasses import dataclass
 
 # Test (without its file) -> why it fails now. Expected to fail, strictly.
 EXPECTED: dict[str, str] = {
-    "test_scenario_compiled[tied_weights]": (
-        "PyTorch: dynamo holds weak references to parameters, which Module.to inside "
-        "the compiled function then cannot swap"
-    ),
     "test_scenario_compiled[double_backward_through_views]": (
         "PyTorch: torch.compile with AOTAutograd does not support double backward"
     ),
+}
+
+_SWAPS = (
+    "PyTorch: dynamo may hold weak references to parameters, which Module.to inside the "
+    "compiled function then cannot swap; whether it does, depends on what ran before"
+)
+# Scenarios that are not run under torch.compile.
+NOT_COMPILED = {
+    "long_chain": "dynamo unrolls its 3,000 steps, which takes minutes",
+    "training_settles": _SWAPS,
+    "tied_weights": _SWAPS,
 }
 
 # Skips outside this file: (file, reason).

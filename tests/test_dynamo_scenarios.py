@@ -7,14 +7,14 @@ import pytest
 import torch
 
 import tarry
+from known_gaps import NOT_COMPILED
 from test_scenarios import SCENARIOS, equal
 
-# Dynamo unrolls the 3,000 steps of `long_chain`, which takes minutes.
-SHORT = [s for s in SCENARIOS if s.__name__ != "long_chain"]
+COMPILED = [s for s in SCENARIOS if s.__name__ not in NOT_COMPILED]
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("scenario", SHORT, ids=lambda f: f.__name__)
+@pytest.mark.parametrize("scenario", COMPILED, ids=lambda f: f.__name__)
 def test_scenario_compiled(scenario):
     want = scenario("cpu", lambda: None)
     torch.compiler.reset()
