@@ -11,7 +11,7 @@ EXPECTED: dict[str, str] = {
 
 _SWAPS = (
     "PyTorch: dynamo may hold weak references to parameters, which Module.to inside "
-    "the compiled function then cannot swap; whether it does, depends on what ran before"
+    "the compiled function then cannot swap; whether it does depends on what ran before"
 )
 # Scenarios that are not run under torch.compile.
 NOT_COMPILED = {
