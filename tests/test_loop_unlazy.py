@@ -9,6 +9,7 @@ import torch
 import tarry
 from harness import cuts, make, same
 from tarry.cut.cause import Cause
+from tarry.cut.program import store
 from tarry.debug import programs
 from tarry.dispatch.storage import slot_of
 from tarry.errors import CompileError, TarryError
@@ -152,6 +153,7 @@ def test_random_programs(seed):
 
 
 def test_a_failure_leaves_the_recording(monkeypatch):
+    store.clear()  # or a program of another test may fit
     x = make(3).to("tarry")
     a = x * 2
     x += 1
