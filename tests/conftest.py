@@ -1,11 +1,14 @@
 """Every test starts with nothing pending and the automatic cut after a step on."""
 
+import dataclasses
+
 import pytest
 
 import tarry
 from known_gaps import EXPECTED
 from tarry.config import config
 from tarry.dispatch.device import StepCuts
+from tarry.lower.table import TABLE
 
 
 @pytest.fixture(autouse=True)
@@ -27,3 +30,14 @@ def pytest_collection_modifyitems(items: list) -> None:
     for item in items:
         if item.name in EXPECTED:
             item.add_marker(pytest.mark.xfail(reason=EXPECTED[item.name], strict=True))
+
+
+@pytest.fixture
+def broken(monkeypatch):
+    """The row of `sinh` raises when it is lowered."""
+
+    def lower(*_):
+        raise ValueError("no such thing")
+
+    row = dataclasses.replace(TABLE["sinh"], lower=lower)
+    monkeypatch.setitem(TABLE, "sinh", row)

@@ -8,9 +8,8 @@ import torch
 import tarry
 from tarry.cut.cause import Cause
 from tarry.dispatch.aside import aside
-from tarry.dispatch.operands import contiguous_spec
 from tarry.errors import AsideError, PoisonedError
-from tarry.record.slot import Slot
+from tarry.record.slot import Slot, contiguous_spec
 from tarry.record.trie import recorder
 
 FOUR = contiguous_spec((4,), torch.float32)

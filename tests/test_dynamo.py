@@ -2,7 +2,6 @@
 programs run, the lazy path's random bits, and clear errors."""
 
 import copy
-import dataclasses
 import gc
 import subprocess
 import sys
@@ -29,7 +28,6 @@ from tarry.errors import (
     RunError,
 )
 from tarry.ledger import ledger
-from tarry.lower.table import TABLE
 from tarry.record.slot import DEVICE
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
@@ -556,17 +554,6 @@ def test_precision_is_part_of_the_key():
             g(x)
     finally:
         torch.set_float32_matmul_precision(before)
-
-
-@pytest.fixture
-def broken(monkeypatch):
-    """The row of `sinh` raises when it is lowered."""
-
-    def lower(*_):
-        raise ValueError("no such thing")
-
-    row = dataclasses.replace(TABLE["sinh"], lower=lower)
-    monkeypatch.setitem(TABLE, "sinh", row)
 
 
 def test_a_failed_compile_names_the_line(broken):

@@ -112,17 +112,6 @@ def test_view_beyond_its_storage(x):
     works_afterwards(x)
 
 
-@pytest.fixture
-def broken(monkeypatch):
-    """The row of `sinh` raises when it is lowered."""
-
-    def lower(*_):
-        raise ValueError("no such thing")
-
-    row = dataclasses.replace(TABLE["sinh"], lower=lower)
-    monkeypatch.setitem(TABLE, "sinh", row)
-
-
 def test_a_row_that_raises(x, broken):
     held = x * 2
     tarry.sync()

@@ -7,6 +7,7 @@ import torch
 
 import tarry
 from harness import compiles, make, same
+from known_gaps import SKIPS
 from tarry.cut.program import store
 from tarry.ledger import ledger
 from tarry.run.mappings import mappings
@@ -25,7 +26,7 @@ def program(x: torch.Tensor, i: int) -> list[torch.Tensor]:
     return made
 
 
-@pytest.mark.skipif(not OWN.exists(), reason="only Linux says and limits")
+@pytest.mark.skipif(not OWN.exists(), reason=SKIPS["test_mappings.py"])
 def test_old_programs_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     store.clear()  # programs of other tests would go first
     x = make(4, 4).to("tarry")

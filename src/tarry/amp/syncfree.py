@@ -29,40 +29,26 @@ def _told(optimizer: Any, found_inf: FoundInf) -> Iterator[None]:
         del optimizer.found_inf
 
 
-class SGD(torch.optim.SGD):
+class _SyncFree:
+    """Before one of PyTorch's fused optimizers: `step(found_inf=...)`."""
+
+    def __init__(self, params: Any, *args: Any, **options: Any) -> None:
+        super().__init__(params, *args, **{"fused": True, **options})  # type: ignore[call-arg]
+
+    def step(
+        self, closure: Callable[[], Any] | None = None, found_inf: FoundInf = None
+    ) -> Any:
+        with _told(self, found_inf):
+            return super().step(closure)  # type: ignore[misc]
+
+
+class SGD(_SyncFree, torch.optim.SGD):
     """`torch.optim.SGD(fused=True)` with `step(found_inf=...)`."""
 
-    def __init__(self, params: Any, *args: Any, **options: Any) -> None:
-        super().__init__(params, *args, **{"fused": True, **options})
 
-    def step(  # type: ignore[override]
-        self, closure: Callable[[], Any] | None = None, found_inf: FoundInf = None
-    ) -> Any:
-        with _told(self, found_inf):
-            return super().step(closure)
-
-
-class Adam(torch.optim.Adam):
+class Adam(_SyncFree, torch.optim.Adam):
     """`torch.optim.Adam(fused=True)` with `step(found_inf=...)`."""
 
-    def __init__(self, params: Any, *args: Any, **options: Any) -> None:
-        super().__init__(params, *args, **{"fused": True, **options})
 
-    def step(  # type: ignore[override]
-        self, closure: Callable[[], Any] | None = None, found_inf: FoundInf = None
-    ) -> Any:
-        with _told(self, found_inf):
-            return super().step(closure)
-
-
-class AdamW(torch.optim.AdamW):
+class AdamW(_SyncFree, torch.optim.AdamW):
     """`torch.optim.AdamW(fused=True)` with `step(found_inf=...)`."""
-
-    def __init__(self, params: Any, *args: Any, **options: Any) -> None:
-        super().__init__(params, *args, **{"fused": True, **options})
-
-    def step(  # type: ignore[override]
-        self, closure: Callable[[], Any] | None = None, found_inf: FoundInf = None
-    ) -> Any:
-        with _told(self, found_inf):
-            return super().step(closure)

@@ -16,14 +16,13 @@ from weakref import ref
 from tarry.config import config
 from tarry.cut.cause import Cause
 from tarry.cut.guard import Event, guards
-from tarry.cut.program import compile_error, first_line
+from tarry.cut.program import compiling, first_line
 from tarry.cut.sync import Live, after_cut, find_program, launch_trace
-from tarry.errors import AsideError, CompileError, RunError, TarryError
+from tarry.errors import AsideError, RunError
 from tarry.ledger import Cut, ledger
-from tarry.lower.build import LoweringError
 from tarry.record.graph import reached, renumber
 from tarry.record.lines import user_line
-from tarry.record.slot import DEVICE, HOST, IR, Slot, Spec, contiguous_strides, spec
+from tarry.record.slot import DEVICE, HOST, IR, Slot, Spec, contiguous_spec
 from tarry.record.trie import (
     INPUT,
     Input,
@@ -102,16 +101,10 @@ def _run(
         cause.value, "", line, trace.node.count, len(outputs),
         record_s=begun - trace.started,
     )  # fmt: skip
-    try:
+    with compiling("a program cut here", line):
         bound, program = find_program(trace, live, outputs, (), event, record)
         for guard in guards:
             guard.run(event, program.number, program.why)
-    except LoweringError as error:
-        raise compile_error(error) from error
-    except TarryError:
-        raise
-    except Exception as error:
-        raise CompileError("a program cut here", line, first_line(error)) from error
     try:
         results = launch_trace(trace, bound, program, record)
     except Exception as error:
@@ -143,7 +136,7 @@ def _go_on(trace: Trace, live: Live, split: _Split, results: dict[int, Any]) -> 
             again.enter(pos, entry, owners.get(pos))
     for pos in sorted(split.needed & results.keys()):
         owner, made = owners.get(pos), specs[pos]
-        base = spec(made.shape, contiguous_strides(made.shape), made.dtype)
+        base = contiguous_spec(made.shape, made.dtype)
         if owner is not None:
             base = owner.spec
         entry = Input(ref(owner or Slot(-1, base)), results[pos], base, False)
@@ -188,7 +181,7 @@ class _Again:
         """Value `pos` of the old trace is an input of the new one."""
         key = INPUT, entry.spec.geometry
         shape = entry.spec.shape
-        plain = spec(shape, contiguous_strides(shape), entry.spec.dtype)
+        plain = contiguous_spec(shape, entry.spec.dtype)
         new = self._append(key, INPUT, (const(shape),), (plain,), user_line()).base
         self.trace.inputs[new] = entry
         self.number[pos] = new

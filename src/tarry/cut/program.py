@@ -6,7 +6,8 @@ replay of a compiled function both come through here.
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import count
 from typing import Any
 
@@ -15,7 +16,7 @@ from tarry.cache.store import Store
 from tarry.config import config
 from tarry.cut.cause import Cause
 from tarry.cut.guard import Event, guards
-from tarry.errors import CompileError
+from tarry.errors import CompileError, TarryError
 from tarry.ledger import Compile, Cut, ledger
 from tarry.lower.build import LoweringError
 from tarry.record.graph import Bound
@@ -143,6 +144,20 @@ def run(
 def _timer(name: str, record: Cut) -> str:
     """The metric of this name; the operators of eager mode have their own."""
     return f"EagerOp{name}" if record.cause == EAGER else name
+
+
+@contextmanager
+def compiling(what: str, line: str) -> Iterator[None]:
+    """A block that finds or compiles the program of `what`, cut at `line`: whatever
+    else goes wrong in it is a CompileError."""
+    try:
+        yield
+    except LoweringError as error:
+        raise compile_error(error) from error
+    except TarryError:
+        raise
+    except Exception as error:
+        raise CompileError(what, line, first_line(error)) from error
 
 
 def compile_error(error: LoweringError) -> CompileError:

@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 
-from tarry.dispatch.operands import contiguous_spec, read, record_op
-from tarry.record.slot import ABSENT, spec
+from tarry.dispatch.operands import read, record_op
+from tarry.record.slot import ABSENT, contiguous_spec, spec
 from tarry.record.trie import const, recorder
 
 aten = torch.ops.aten

@@ -14,7 +14,6 @@ from tarry.dispatch import seam
 from tarry.dispatch.exits import value_of
 from tarry.dispatch.operands import (
     append,
-    contiguous_spec,
     from_host,
     read,
     share,
@@ -24,7 +23,7 @@ from tarry.dispatch.operands import (
 from tarry.dispatch.storage import is_base, is_ours, new_tensor, slot_of
 from tarry.errors import UnsupportedError
 from tarry.record.lines import runs_below, user_line
-from tarry.record.slot import HOST, Slot, spec
+from tarry.record.slot import HOST, Slot, contiguous_spec, spec
 from tarry.record.trie import recorder
 from tarry.record.views import is_dense
 

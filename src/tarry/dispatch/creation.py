@@ -10,7 +10,6 @@ from typing import Any
 import torch
 
 from tarry.dispatch.operands import (
-    contiguous_spec,
     number_arg,
     record_op,
 )
@@ -18,7 +17,7 @@ from tarry.dispatch.storage import base_geometry, restride
 from tarry.dtypes import SUPPORTED
 from tarry.errors import UnsupportedError
 from tarry.record.lines import user_line
-from tarry.record.slot import contiguous_strides, spec
+from tarry.record.slot import contiguous_spec, contiguous_strides, spec
 from tarry.record.trie import const
 
 

@@ -15,11 +15,11 @@ from tarry import dtypes
 from tarry.cut.cause import Cause
 from tarry.dispatch import seam
 from tarry.dispatch.exits import copy_of
-from tarry.dispatch.operands import append, contiguous_spec, read
+from tarry.dispatch.operands import append, read
 from tarry.dispatch.snapshot import snapshot
 from tarry.dispatch.storage import is_base, is_ours, new_tensor, slot_of
 from tarry.record.lines import runs_below
-from tarry.record.slot import HOST, Slot, spec
+from tarry.record.slot import HOST, Slot, contiguous_spec, spec
 from tarry.record.trie import recorder
 
 _redispatch = seam.redispatcher("_to_copy")

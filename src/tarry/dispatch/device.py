@@ -43,9 +43,10 @@ from tarry.dispatch import (
 )
 from tarry.dispatch.kernels import all_kernels
 from tarry.dispatch.lists import foreach_kernels
-from tarry.dispatch.operands import contiguous_spec, host_slot
+from tarry.dispatch.operands import host_slot
 from tarry.dispatch.storage import bytes_of, is_ours, new_tensor
 from tarry.ledger import ledger, no_span
+from tarry.record.slot import contiguous_spec
 from tarry.run.execute import block
 
 _library: list[Any] = []

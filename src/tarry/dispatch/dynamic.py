@@ -8,8 +8,9 @@ import torch
 from tarry.cut.cause import Cause
 from tarry.dispatch import seam
 from tarry.dispatch.exits import on_host, value_of
-from tarry.dispatch.operands import contiguous_spec, read, record_op
+from tarry.dispatch.operands import read, record_op
 from tarry.record.lines import runs_below
+from tarry.record.slot import contiguous_spec
 from tarry.record.trie import recorder
 
 

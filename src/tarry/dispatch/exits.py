@@ -208,19 +208,13 @@ def _decomposed(op: Any, args: tuple, kwargs: dict) -> Any:
     if rule is not None:
         result = rule(*args, **kwargs)
         return NotImplemented if result is NotImplemented else result
-    if seam.has_kernel(_name(op), "CompositeImplicitAutograd"):
+    if seam.has_kernel(seam.schema_name(op._schema), "CompositeImplicitAutograd"):
         return op.decompose(*args, **kwargs)
     return NotImplemented
 
 
 # Decompositions that read values, or are dearer than the CPU kernel they replace.
 NOT_DECOMPOSED: set[Any] = set()
-
-
-def _name(op: Any) -> str:
-    name = op._schema.name.removeprefix("aten::")
-    which = op._schema.overload_name
-    return f"{name}.{which}" if which else name
 
 
 def functional_form(op: Any) -> Any:
@@ -308,7 +302,7 @@ def _refuse_unsupported(op: Any, args: tuple) -> None:
     for a in args:
         if isinstance(a, torch.Tensor) and a.layout is not torch.strided:
             raise UnsupportedError(
-                f"{_name(op)} on a tensor of layout {a.layout}",
+                f"{seam.schema_name(op._schema)} on a tensor of layout {a.layout}",
                 str(user_line()),
                 "use a dense tensor (x.to_dense()) on the device",
             )

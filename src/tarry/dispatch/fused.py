@@ -14,7 +14,6 @@ from tarry.dispatch.growth import infer
 from tarry.dispatch.lists import MAP
 from tarry.dispatch.operands import (
     append,
-    contiguous_spec,
     number_arg,
     read,
     record_op,
@@ -23,7 +22,7 @@ from tarry.dispatch.operands import (
 from tarry.dispatch.storage import slot_of
 from tarry.lower.layout import channels_last
 from tarry.lower.saved_stats import saved_dtype
-from tarry.record.slot import spec
+from tarry.record.slot import contiguous_spec, spec
 from tarry.record.trie import const, recorder
 
 

@@ -20,7 +20,7 @@ from tarry.dispatch.trial import call_with, is_doubtful, try_dtype, try_on_cpu
 from tarry.dtypes import SUPPORTED
 from tarry.errors import UnsupportedError
 from tarry.record.lines import runs_below, user_line
-from tarry.record.slot import ABSENT, Spec, contiguous_strides, spec
+from tarry.record.slot import ABSENT, Spec, contiguous_spec, contiguous_strides, spec
 from tarry.record.trie import Const, Instr, Num, Trace, const, recorder, token
 from tarry.record.views import is_dense
 
@@ -164,7 +164,7 @@ def _result_spec(meta: torch.Tensor) -> Spec:
 
 def _logical(found: Spec, target: torch.Tensor) -> Spec:
     """An in-place result has the target's shape and dtype; its strides stay its own."""
-    return spec(found.shape, contiguous_strides(found.shape), target.dtype)
+    return contiguous_spec(found.shape, target.dtype)
 
 
 def encode(kernel: Any, parts: tuple, actual: tuple) -> tuple:

@@ -18,7 +18,7 @@ from tarry.dispatch.operands import KINDS, foreign, from_host, read, store
 from tarry.dispatch.storage import new_tensor
 from tarry.lower.table import TABLE, Row
 from tarry.record.lines import runs_below, user_line
-from tarry.record.slot import IR, Slot, contiguous_strides, spec
+from tarry.record.slot import IR, Slot, contiguous_spec, spec
 from tarry.record.trie import Instr, Num, const, recorder
 
 MAP = "tarry::map"
@@ -167,17 +167,12 @@ def _grow(plan: Plan, last: Instr, key: tuple, values: list[Any]) -> Any:
     actual = tuple(values)
     if plan.inplace:
         infer(plan.op, plan.params, actual)
-        specs = tuple([_plain_spec(t) for t in values[0]])
+        specs = tuple([contiguous_spec(t.shape, t.dtype) for t in values[0]])
     else:
         metas = infer(plan.op, plan.params, actual)
         specs = tuple([spec(tuple(m.shape), m.stride(), m.dtype) for m in metas])
     args = plan.arguments(key)
     return recorder.grow(last, key, MAP, args, specs, user_line())
-
-
-def _plain_spec(t: torch.Tensor) -> Any:
-    shape = tuple(t.shape)
-    return spec(shape, contiguous_strides(shape), t.dtype)
 
 
 def _finish(plan: Plan, node: Instr, targets: list[torch.Tensor]) -> Any:

@@ -21,7 +21,7 @@ from tarry.record.slot import (
     POISONED,
     Slot,
     Spec,
-    contiguous_strides,
+    contiguous_spec,
     geometry_number,
     spec,
 )
@@ -117,7 +117,7 @@ def enter(s: Slot) -> int:
         trace.node = node
     else:
         shape = base.shape
-        plain = spec(shape, contiguous_strides(shape), base.dtype)
+        plain = contiguous_spec(shape, base.dtype)
         node = append((INPUT, base.geometry), INPUT, (const(shape),), (plain,))
     pos = s.pos = node.base
     trace.inputs[pos] = Input(ref(s), s.data, base, s.state is HOST)
@@ -266,11 +266,6 @@ def record_op(
             trace.add_result(s)
             tensors.append(new_tensor(s))
         return tensors
-
-
-def contiguous_spec(shape: Any, dtype: torch.dtype) -> Spec:
-    shape = tuple(shape)
-    return spec(shape, contiguous_strides(shape), dtype)
 
 
 def number_arg(value: Any) -> tuple[Any, tuple]:

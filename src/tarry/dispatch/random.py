@@ -14,7 +14,6 @@ from tarry.dispatch import seam
 from tarry.dispatch.exits import cpp_name
 from tarry.dispatch.operands import (
     append,
-    contiguous_spec,
     number_arg,
     read,
     record_op,
@@ -22,7 +21,7 @@ from tarry.dispatch.operands import (
 )
 from tarry.dispatch.storage import slot_of
 from tarry.dispatch.trial import try_fill
-from tarry.record.slot import spec
+from tarry.record.slot import contiguous_spec, spec
 from tarry.record.trie import Num, const, recorder
 
 DEFAULT_SEED = 0

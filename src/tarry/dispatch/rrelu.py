@@ -6,9 +6,10 @@ from typing import Any
 
 import torch
 
-from tarry.dispatch.operands import contiguous_spec, number_arg, read, record_op, store
+from tarry.dispatch.operands import number_arg, read, record_op, store
 from tarry.dispatch.random import DRAW, check_generator, stream
 from tarry.dispatch.storage import slot_of
+from tarry.record.slot import contiguous_spec
 from tarry.record.trie import recorder
 
 

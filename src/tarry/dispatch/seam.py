@@ -148,6 +148,11 @@ def overload_name(target: Any) -> str:
     schema = getattr(target, "_schema", None)
     if schema is None or not schema.name.startswith("aten::"):
         return ""
+    return schema_name(schema)
+
+
+def schema_name(schema: Any) -> str:
+    """Operator and overload, without `aten::`; other namespaces stay."""
     name = schema.name.removeprefix("aten::")
     return f"{name}.{schema.overload_name}" if schema.overload_name else name
 

@@ -12,9 +12,9 @@ from typing import Any
 import torch
 
 from tarry.dispatch import seam
-from tarry.dispatch.operands import contiguous_spec, read
+from tarry.dispatch.operands import read
 from tarry.dispatch.storage import Lazy, is_base, is_lazy, slot_of
-from tarry.record.slot import HOST
+from tarry.record.slot import HOST, contiguous_spec
 from tarry.record.trie import recorder
 from tarry.record.views import extent
 

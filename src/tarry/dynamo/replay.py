@@ -22,6 +22,7 @@ from tarry.cut.guard import Event, guards
 from tarry.cut.program import (
     Holders,
     compile_error,
+    compiling,
     first_line,
     found_again,
     program_of,
@@ -48,10 +49,8 @@ from tarry.dynamo.tracing import (
     trace,
 )
 from tarry.errors import (
-    CompileError,
     DonatedError,
     RunError,
-    TarryError,
 )
 from tarry.ledger import Cut, ledger
 from tarry.lower.build import LoweringError
@@ -327,18 +326,11 @@ class Device:
             inputs = [list[Slot | None]([places[i]]) for i in recording.sources]
             return inputs, [written.get(r, []) for r in range(len(bound.outputs))], ()
 
-        try:
+        with compiling("a function compiled by torch.compile", event.line):
             program = program_of(
                 bound, recording.last, tuple([value_of[i] for i in donated]),
                 precision, holders, event, record,
             )  # fmt: skip
-        except LoweringError as error:
-            raise compile_error(error) from error
-        except TarryError:
-            raise
-        except Exception as error:
-            what = "a function compiled by torch.compile"
-            raise CompileError(what, event.line, first_line(error)) from error
         fixed = constant(program, recording.numbers) if variant.fixed else None
         return program, fixed
 

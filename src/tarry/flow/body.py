@@ -18,14 +18,14 @@ from tarry.cut.sync import cut
 from tarry.dispatch import seam
 from tarry.dispatch.aside import Aside, Source, aside
 from tarry.dispatch.eager import is_eager_mode
-from tarry.dispatch.operands import contiguous_spec, enter
+from tarry.dispatch.operands import enter
 from tarry.dispatch.random import stream
 from tarry.dispatch.storage import new_tensor, slot_of
 from tarry.errors import LostGradientError, NoSecondGradientError
 from tarry.flow.outside import Outside
 from tarry.record.body import Body, flat_numbers, part, to_keep, used
 from tarry.record.lines import user_line
-from tarry.record.slot import Slot, Spec
+from tarry.record.slot import Slot, Spec, contiguous_spec
 from tarry.record.trie import Instr, recorder
 
 Tensors = list[torch.Tensor]

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 
 from tarry.dispatch import seam
-from tarry.dispatch.operands import contiguous_spec, read, record_op
+from tarry.dispatch.operands import read, record_op
 from tarry.dispatch.random import stream
 from tarry.dispatch.storage import is_ours
 from tarry.flow.body import (
@@ -21,7 +21,7 @@ from tarry.flow.body import (
 from tarry.flow.outside import inside
 from tarry.flow.trees import Tree, only_tensors, same_form
 from tarry.record.body import Body, number_args
-from tarry.record.slot import Spec
+from tarry.record.slot import Spec, contiguous_spec
 from tarry.record.trie import const, recorder
 
 

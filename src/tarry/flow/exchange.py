@@ -7,12 +7,11 @@ import torch
 from tarry import dtypes
 from tarry.cut.cause import Cause
 from tarry.cut.sync import cut
-from tarry.dispatch.operands import contiguous_spec
 from tarry.dispatch.storage import is_base, is_ours, new_tensor, slot_of
 from tarry.dtypes import FROM_NUMPY
 from tarry.errors import AsideError, PoisonedError
 from tarry.record.lines import user_line
-from tarry.record.slot import DEVICE, HOST, IR, POISONED, Slot
+from tarry.record.slot import DEVICE, HOST, IR, POISONED, Slot, contiguous_spec
 from tarry.record.trie import recorder
 from tarry.run.arrays import from_dlpack as array_of
 from tarry.run.arrays import is_array, placed

@@ -6,14 +6,13 @@ from typing import Any
 import torch
 
 from tarry import dtypes
-from tarry.dispatch import seam
-from tarry.dispatch.operands import contiguous_spec, read, record_op
-from tarry.dispatch.storage import is_ours
+from tarry.dispatch.operands import read, record_op
 from tarry.flow.body import Tensors, recorded_as
 from tarry.flow.identity import identity
 from tarry.flow.outside import inside
-from tarry.flow.trees import flatten
+from tarry.flow.trees import check_on_device, flatten
 from tarry.lower.foreign import JaxCall
+from tarry.record.slot import contiguous_spec
 from tarry.record.trie import Const, recorder
 from tarry.run.arrays import put_together, results_of, wide_by_default
 
@@ -41,12 +40,7 @@ def call_jax(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     tensor has no hash; ValueError for a tensor of another device.
     """
     tensors, tree = flatten((args, kwargs))
-    for t in tensors:
-        if not is_ours(t):
-            raise ValueError(
-                f"call_jax: a tensor is on {t.device}: move it to the device first, "
-                f"with .to('{seam.DEVICE}')"
-            )
+    check_on_device(tensors, "call_jax: a tensor")
     wide = wide_by_default() or any(t.dtype in _WIDE for t in tensors)
     others = tuple([identity(o) for o in tree.others])
     key = identity(fn), tree.shape, others

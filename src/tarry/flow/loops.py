@@ -6,7 +6,7 @@ from typing import Any
 import torch
 
 from tarry.dispatch import seam
-from tarry.dispatch.operands import contiguous_spec, read, record_op
+from tarry.dispatch.operands import read, record_op
 from tarry.dispatch.random import stream
 from tarry.errors import NoGradientError
 from tarry.flow.body import (
@@ -22,6 +22,7 @@ from tarry.flow.scan import scan_recorded
 from tarry.flow.trees import Tree, only_tensors, same_form
 from tarry.record.body import number_args
 from tarry.record.lines import user_line
+from tarry.record.slot import contiguous_spec
 from tarry.record.trie import const, recorder
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from tarry.dispatch import seam
-from tarry.dispatch.operands import contiguous_spec, read, record_op
+from tarry.dispatch.operands import read, record_op
 from tarry.dispatch.random import stream
 from tarry.dispatch.storage import is_ours, slot_of
 from tarry.flow.body import (
@@ -21,9 +21,9 @@ from tarry.flow.body import (
     write_state,
 )
 from tarry.flow.outside import inside
-from tarry.flow.trees import Tree, flatten
+from tarry.flow.trees import Tree, check_on_device, flatten
 from tarry.record.body import number_args
-from tarry.record.slot import Slot, Spec
+from tarry.record.slot import Slot, Spec, contiguous_spec
 from tarry.record.trie import recorder, token
 
 MOST = 256  # forms of arguments that a function is kept recorded for
@@ -51,12 +51,7 @@ def assume_pure(
     @functools.wraps(fn, updated=())
     def run(*args: Any, **kwargs: Any) -> Any:
         tensors, tree = flatten((args, kwargs))
-        for t in tensors:
-            if not is_ours(t):
-                raise ValueError(
-                    f"assume_pure: an argument is on {t.device}: move it to the device "
-                    f"first, with .to('{seam.DEVICE}')"
-                )
+        check_on_device(tensors, "assume_pure: an argument")
         key = _form(fn, tensors, tree)
         call = kept.get(key)
         if call is None or not call.fits():

@@ -10,6 +10,16 @@ from tarry.dispatch import seam
 from tarry.dispatch.storage import is_ours
 
 
+def check_on_device(tensors: Sequence[torch.Tensor], what: str) -> None:
+    """Raises ValueError for a tensor elsewhere; `what`: whose tensor it is."""
+    for t in tensors:
+        if not is_ours(t):
+            raise ValueError(
+                f"{what} is on {t.device}: move it to the device first, with "
+                f".to('{seam.DEVICE}')"
+            )
+
+
 @dataclass(frozen=True, slots=True)
 class Tree:
     """A container without its tensors: its shape, and its other leaves in place."""

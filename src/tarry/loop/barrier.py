@@ -10,9 +10,10 @@ from typing import Any
 import torch
 
 from tarry.dispatch import seam
-from tarry.dispatch.operands import contiguous_spec, read, record_op, store, tensor_spec
+from tarry.dispatch.operands import read, record_op, store, tensor_spec
 from tarry.dispatch.storage import is_ours, slot_of
 from tarry.lower.barrier import BARRIER
+from tarry.record.slot import contiguous_spec
 from tarry.record.trie import recorder
 from tarry.record.views import is_dense
 

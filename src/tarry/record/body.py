@@ -10,7 +10,7 @@ it takes. Nothing else goes into a body: values from outside are given, too.
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from tarry.record.graph import Graph, Node, as_node, run_time_numbers
+from tarry.record.graph import Graph, Node, as_node, reached, run_time_numbers
 from tarry.record.trie import INPUT, VIEW, Const, Instr, Num, const, operands
 
 
@@ -73,7 +73,7 @@ def _part(
             Node(INPUT, (const(spec.shape),), (spec.dtype,), shape, (spec,), line)
         )
     count, scalars = len(nodes), []
-    for instr in _reached(path, wanted, number):
+    for instr in reached(path, wanted, number):
         nodes.append(as_node(instr, number, instr.line))
         for v in range(instr.base, instr.end):
             number.setdefault(v, count + v - instr.base)
@@ -86,20 +86,6 @@ def _part(
 
 def _makers(path: list[Instr]) -> dict[int, Instr]:
     return {v: n for n in path for v in range(n.base, n.end)}
-
-
-def _reached(
-    path: list[Instr], wanted: Iterable[int], given: Iterable[int]
-) -> list[Instr]:
-    known = set(given)
-    need = set(wanted) - known
-    kept = []
-    for instr in reversed(path):
-        if any(v in need for v in range(instr.base, instr.end)):
-            kept.append(instr)
-            need.update(v for v in operands(instr.args) if v not in known)
-    kept.reverse()
-    return kept
 
 
 CHEAP = (VIEW, "tarry::cast")  # made again rather than kept
@@ -138,7 +124,7 @@ def to_keep(
 def used(last: Instr, given: Iterable[int], wanted: Iterable[int]) -> set[int]:
     """Those of `given` that `wanted` is computed from."""
     known = set(given)
-    taken = {v for n in _reached(last.path(), wanted, known) for v in operands(n.args)}
+    taken = {v for n in reached(last.path(), wanted, known) for v in operands(n.args)}
     return known & (taken | set(wanted))
 
 

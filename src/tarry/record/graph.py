@@ -55,13 +55,18 @@ class Bound:
     sources: tuple[int, ...]  # base value number of each node of the graph
 
 
-def reached(path: list[Instr], wanted: Iterable[int]) -> list[Instr]:
-    need = set(wanted)
+def reached(
+    path: list[Instr], wanted: Iterable[int], given: Iterable[int] = ()
+) -> list[Instr]:
+    """The instructions of `path` that `wanted` is computed by, where the values
+    `given` are at hand."""
+    known = set(given)
+    need = set(wanted) - known
     kept = []
     for node in reversed(path):
         if any(v in need for v in range(node.base, node.end)):
             kept.append(node)
-            need.update(operands(node.args))
+            need.update(v for v in operands(node.args) if v not in known)
     kept.reverse()
     return kept
 

@@ -97,6 +97,12 @@ def spec(shape: tuple, strides: tuple, dtype: Any) -> Spec:
     return found
 
 
+def contiguous_spec(shape: Any, dtype: Any) -> Spec:
+    """The spec of a row-major value."""
+    shape = tuple(shape)
+    return spec(shape, contiguous_strides(shape), dtype)
+
+
 ABSENT = Spec((), (), None)  # a result that PyTorch leaves undefined
 
 
