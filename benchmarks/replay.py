@@ -3,10 +3,16 @@
 
 A stack of small linear layers, so that calling outweighs computing. In one process, in
 turns: the function jitted by JAX; by `torch.compile(backend="tarry")`; by a backend
-that does nothing, which is what dynamo's guards cost; and that one behind AOTAutograd.
-Each round times calls whose result is waited for; the table shows medians over the
-rounds. Exits with 1 if a replay costs more than 1.5 times `jax.jit` plus the guards.
-It says little on a machine that is busy: two threads take turns in every call.
+that does nothing, which is what dynamo's guards cost; that one behind AOTAutograd; and
+by a backend that calls the jitted function. Each round times calls whose result is
+waited for; the table shows medians over the rounds.
+
+A replay may cost 1.5 times `jax.jit` beside the guards. What `jax.jit` costs depends on
+the pace: called again within a few microseconds it finds XLA's threads still awake, and
+behind guards they sleep and are woken, as they are in a replay. So its cost is taken
+where the replay's is, behind the guards; the first column is for comparison. Exits
+with 1 above the limit. It says little on a machine that is busy: two threads take turns
+in every call.
 """
 
 import argparse
@@ -46,6 +52,22 @@ def noop(module: Any, inputs: Any) -> Callable[..., Any]:
     return run
 
 
+def calling(jitted: Callable[[], Any], kept: list[Any]) -> Callable[..., Any]:
+    """A backend that calls the jitted function, keeps its result, and returns what
+    `noop` returns."""
+
+    def backend(module: Any, inputs: Any) -> Callable[..., Any]:
+        same = noop(module, inputs)
+
+        def run(*args: Any) -> Any:
+            kept[:] = [jitted()]
+            return same(*args)
+
+        return run
+
+    return backend
+
+
 def noop_behind_aot(module: Any, inputs: Any) -> Any:
     def compiler(graph: Any, _: Any) -> Any:
         inner = noop(graph, _)
@@ -72,14 +94,17 @@ def contestants(
         f = torch.compile(layers, backend=backend)
         return lambda: f(ours[0], ours[1:]), _wait
 
+    def by_jax() -> Any:
+        return jitted(theirs[0], theirs[1:])
+
+    kept: list[Any] = []
+    behind_guards, _ = ours_by(calling(by_jax, kept))
     return {
-        "jax.jit": (
-            lambda: jitted(theirs[0], theirs[1:]),
-            lambda r: r.block_until_ready(),
-        ),
+        "jax.jit": (by_jax, lambda r: r.block_until_ready()),
         "tarry": ours_by("tarry"),
         "guards": ours_by(noop),
         "guards + AOTAutograd": ours_by(noop_behind_aot),
+        "guards + jax.jit": (behind_guards, lambda _: kept[0].block_until_ready()),
     }
 
 
@@ -114,12 +139,13 @@ def main() -> int:
     args = parser.parse_args()
     is_fast = True
     print("| inputs | jax.jit µs | tarry µs | guards µs | guards + AOTAutograd µs |"
-          " (tarry − guards) / jax.jit |")  # fmt: skip
-    print("|--:|--:|--:|--:|--:|--:|")
+          " guards + jax.jit µs | tarry / jax.jit, beside the guards |")  # fmt: skip
+    print("|--:|--:|--:|--:|--:|--:|--:|")
     for depth in args.depths:
         torch.compiler.reset()
         found = measure(depth, args.rounds, args.calls)
-        ratio = (found["tarry"] - found["guards"]) / found["jax.jit"]
+        guards = found["guards"]
+        ratio = (found["tarry"] - guards) / (found["guards + jax.jit"] - guards)
         is_fast &= ratio <= LIMIT
         cells = " | ".join(f"{t:.1f}" for t in found.values())
         print(f"| {depth + 1} | {cells} | {ratio:.2f} |", flush=True)

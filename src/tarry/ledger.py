@@ -166,8 +166,12 @@ class Ledger:
         if cut.instructions:
             per_op = cut.record_s / cut.instructions
             self.sample("RecordTimePerInstruction", per_op * 1e9, "time")
-        for part in ("record", "compile", "transfer", "run", "lookup"):
-            self.seconds[part] += getattr(cut, part + "_s")
+        seconds = self.seconds
+        seconds["record"] += cut.record_s
+        seconds["compile"] += cut.compile_s
+        seconds["transfer"] += cut.transfer_s
+        seconds["run"] += cut.run_s
+        seconds["lookup"] += cut.lookup_s
         for watcher in self.watchers:
             watcher.cut(cut)
 

@@ -110,6 +110,7 @@ class Variant:
     own: tuple[int, ...]
     careful: bool  # aliases among the arguments make a difference
     fixed: bool  # all run-time numbers are constants
+    plain: bool  # it writes to nothing, and each output is a result of its own
     programs: dict[Any, tuple[Executable, Constant | None]] = field(
         default_factory=dict
     )
@@ -220,9 +221,13 @@ class Device:
         careful = bool(recording.writes) or bool(groups)
         if not self.origin.backward:
             self._note_saved(recording)
+        plain = not recording.writes and all(
+            isinstance(o, New) and o.result >= 0 and o.holder < 0
+            for o in recording.outputs
+        )
         return Variant(
             wants, others, groups, recording, tuple(sorted(needs)), tuple(own),
-            careful, fixed,
+            careful, fixed, plain,
         )  # fmt: skip
 
     def _note_saved(self, recording: Recording) -> None:
@@ -258,7 +263,7 @@ class Device:
         record = Cut(CAUSE, self.origin.detail, str(line), 0, 0)
         donated = self._donated(variant, places) if variant.own else ()
         program, fixed = self._program(variant, donated, places, record)
-        numbers = fixed or taken_numbers(recording.numbers, args)
+        numbers = taken_numbers(recording.numbers, args) if fixed is None else fixed
         inputs = [places[i].data for i in recording.sources]
         try:
             results = run(program, inputs, numbers, record)
@@ -267,18 +272,16 @@ class Device:
             _poison([s for s in places if _is_gone(s)], failure)
             raise failure from error
         del inputs
-        before = [
-            places[o.source].data if o.__class__ is New and o.result < 0 else None
-            for o in recording.outputs
-        ]
-        _write(recording, places, results, donated)
+        if variant.plain and not donated:
+            made = [_new_tensor(o, recording, None, results) for o in recording.outputs]
+        else:
+            made = _settled(recording, tensors, places, results, donated)
         record.outputs = len(results)
         ledger.add_cut(record)
         if config.sync_wait:
             block()
         if self.origin.saved.names and seam.saves_through_hooks():
             self.origin.saved.kept = True
-        made = _wrap(recording, tensors, before, results)
         return made[0] if recording.single else made
 
     def _donated(self, variant: Variant, places: list[Slot]) -> tuple[int, ...]:
@@ -363,16 +366,25 @@ def _write(
             slot.made = recording.last, recording.bound.outputs[result]
 
 
-def _wrap(
-    recording: Recording, tensors: list, before: list[Any], results: list[Any]
-) -> list[Any]:
-    """The graph's outputs as tensors; `before`: the values of those that are old values
-    of arguments."""
+def _settled(
+    recording: Recording, tensors: list, places: list[Slot], results: list[Any],
+    donated: tuple,
+) -> list[Any]:  # fmt: skip
+    """The graph's outputs as tensors, and its arguments with their new values."""
+    before = [  # an output may be the old value of an argument
+        places[o.source].data if isinstance(o, New) and o.result < 0 else None
+        for o in recording.outputs
+    ]
+    _write(recording, places, results, donated)
     made: list[Any] = []
     for o, old in zip(recording.outputs, before):
         kind = o.__class__
-        if kind is New:
-            made.append(_new_tensor(o, recording, old, results, made))
+        if kind is New and o.holder < 0:
+            made.append(_new_tensor(o, recording, old, results))
+        elif kind is New:
+            holder = made[o.holder]
+            slot_of(holder).mark_viewed()
+            made.append(restride(holder, o.shape, o.strides, o.offset))
         elif kind is Alias:
             made.append(_view(tensors[o.argument], o))
         elif kind is Same:
@@ -384,13 +396,9 @@ def _wrap(
 
 
 def _new_tensor(
-    o: New, recording: Recording, old: Any, results: list[Any],
-    made: list[Any],
-) -> torch.Tensor:  # fmt: skip
-    if o.holder >= 0:
-        holder = made[o.holder]
-        slot_of(holder).mark_viewed()
-        return restride(holder, o.shape, o.strides, o.offset)
+    o: New, recording: Recording, old: Any, results: list[Any]
+) -> torch.Tensor:
+    """A tensor on a storage of its own: a result, else the buffer `old`."""
     slot = Slot(-1, o.spec)
     slot.state = DEVICE
     if o.result >= 0:
