@@ -15,9 +15,8 @@ from tarry.config import config
 from tarry.cut.cause import Cause
 from tarry.cut.sync import cut, store
 from tarry.dispatch.device import StepCuts
-from tarry.dispatch.exits import FallbackWarning
-from tarry.dispatch.growth import TarryWarning
 from tarry.dispatch.storage import slot_of
+from tarry.errors import FallbackWarning, TarryWarning
 from tarry.ledger import ledger
 from tarry.record.lines import user_line
 from tarry.record.slot import DEVICE, IR
@@ -284,7 +283,7 @@ def budget_cuts(monkeypatch):
     monkeypatch.setattr(config, "node_budget", 10)
 
 
-@pytest.mark.filterwarnings("ignore::tarry.dispatch.growth.TarryWarning")
+@pytest.mark.filterwarnings("ignore::tarry.errors.TarryWarning")
 def test_budget_inside_a_backward(x, budget_cuts):
     w = x.clone().requires_grad_()
     y = w

@@ -17,15 +17,17 @@ import tarry.cut.program as program_module
 import tarry.experimental
 from harness import compiles, cuts, fallbacks, make, same
 from tarry.cut.cause import Cause
-from tarry.dispatch.exits import FallbackWarning
+from tarry.debug import metrics
 from tarry.dispatch.random import stream
 from tarry.dispatch.storage import slot_of
 from tarry.errors import (
     BackendTakenError,
     CompileError,
     ExecutionNotAllowedError,
+    FallbackWarning,
     PoisonedError,
     RunError,
+    TarryWarning,
 )
 from tarry.ledger import ledger
 from tarry.record.slot import DEVICE
@@ -327,6 +329,20 @@ def test_a_marked_dimension_traces_once():
     assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == 1
 
 
+def test_metrics_of_graphs_and_calls():
+    metrics.clear_all()
+    x = place(make(4, 3)).requires_grad_()
+    g = fast(lambda x: x.sigmoid().sum(), dynamic=True)
+    for n in (1, 2):
+        g(x).backward()
+        assert metrics.counter_value("DynamoExtractCompiledGraph") == 2
+        assert metrics.counter_value("xla::sigmoid") == 1  # recorded once
+        for name in ("RunCachedGraphInputData", "RunCachedGraphOutputData"):
+            assert metrics.metric_data(name)[0] == 2 * n
+    g(place(make(5, 3)))
+    assert metrics.counter_value("DynamoExtractCompiledGraph") == 3  # without gradients
+
+
 def test_integers_change_without_a_compile():
     g, x = fast(lambda x, i: x * i + i), place(make(4))
     for i in (2, 3):
@@ -406,7 +422,7 @@ def test_tensors_of_the_cpu():
         scale = torch.tensor(3.5)
         x = place(x)
         same(f(make(4), bias, scale)[0], g(x, bias, scale)[0])
-    with cuts(0):
+    with cuts(0), pytest.warns(TarryWarning, match=r"test_dynamo.py:\d+ has no tensor"):
         same_on_cpu = fast(lambda x: x * 2 + 1)(make(3))
     assert torch.equal(same_on_cpu, make(3) * 2 + 1)
 

@@ -119,7 +119,7 @@ def test_histogram_of_two_dimensions(density: bool, weighted: bool) -> None:
     check(count, SAMPLES, weight, *EDGES, grad=False, views=[transposed])
 
 
-@pytest.mark.filterwarnings("ignore::tarry.dispatch.exits.FallbackWarning")
+@pytest.mark.filterwarnings("ignore::tarry.errors.FallbackWarning")
 def test_histogram_refuses_in_the_words_of_the_cpu() -> None:
     for bins in ([0, 2], [EDGES[0], EDGES[1].double()]):
         with pytest.raises(RuntimeError) as want:

@@ -1,4 +1,13 @@
-"""Every exception of tarry: what happened to the values, where, and what to do."""
+"""Every exception and warning of tarry: what happened to the values, where, and what to
+do."""
+
+
+class TarryWarning(UserWarning):
+    """Something worth knowing happened; the results are right."""
+
+
+class FallbackWarning(TarryWarning):
+    """An operator ran on the CPU; right, but it cut the graph."""
 
 
 class TarryError(RuntimeError):

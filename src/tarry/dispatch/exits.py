@@ -21,16 +21,17 @@ from tarry.dispatch.eager import cutting, is_eager_mode
 from tarry.dispatch.operands import from_host
 from tarry.dispatch.storage import TarryStorage, is_ours, slot_of
 from tarry.dispatch.trial import has_bare_number, try_out
-from tarry.errors import PoisonedError, RunError, UnsupportedError
+from tarry.errors import (
+    FallbackWarning,
+    PoisonedError,
+    RunError,
+    UnsupportedError,
+)
 from tarry.ledger import ledger
 from tarry.record.calls import comes_by
 from tarry.record.lines import runs_below, user_line
 from tarry.record.slot import HOST, IR, POISONED, Failure, Slot, Spec
 from tarry.run.transfer import fetch
-
-
-class FallbackWarning(UserWarning):
-    """An operator ran on the CPU; right, but it cut the graph."""
 
 
 def base_on_host(s: Slot, cause: Cause, detail: str = "") -> torch.Tensor:

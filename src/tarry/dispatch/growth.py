@@ -18,7 +18,7 @@ from tarry.dispatch import seam
 from tarry.dispatch.exits import is_decomposing, no_row, on_host
 from tarry.dispatch.trial import call_with, is_doubtful, try_dtype, try_on_cpu
 from tarry.dtypes import SUPPORTED
-from tarry.errors import UnsupportedError
+from tarry.errors import TarryWarning, UnsupportedError
 from tarry.record.lines import runs_below, user_line
 from tarry.record.slot import ABSENT, Spec, contiguous_spec, contiguous_strides, spec
 from tarry.record.trie import Const, Instr, Num, Trace, const, recorder, token
@@ -30,10 +30,6 @@ class Elsewhere:
     """A call that is not recorded: its result was computed another way."""
 
     result: Any
-
-
-class TarryWarning(UserWarning):
-    """Something worth knowing happened; the results are right."""
 
 
 def grow(

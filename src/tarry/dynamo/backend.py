@@ -5,6 +5,7 @@ for the forward and one for the backward pass, with writes to arguments at their
 each becomes a `Device`, or a chain of these with host operations between them.
 """
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -17,7 +18,8 @@ from tarry.dispatch import eager, seam
 from tarry.dynamo.replay import Device, Origin, Saved
 from tarry.dynamo.split import Chain, host_operations, run_on_host, split
 from tarry.dynamo.tracing import NeedsHost, line_of
-from tarry.errors import BackendTakenError
+from tarry.errors import BackendTakenError, TarryWarning
+from tarry.ledger import ledger
 from tarry.record.lines import is_user_file
 
 
@@ -38,7 +40,11 @@ def tarry(
         origin = Origin(detail, told, saved, backward=kind == "backward")
 
         def compile(graph: GraphModule, _: Sequence[Any]) -> Callable[..., Any]:
-            return _boxed(Whole(graph, origin))
+            ledger.count("DynamoExtractCompiledGraph")
+            whole = Whole(graph, origin)
+            if whole.is_on_host() and not origin.backward:
+                _warn_of_host(graph, detail)
+            return _boxed(whole)
 
         return compile
 
@@ -68,6 +74,11 @@ class Whole:
         self.body: Device | Chain = (
             self._parts(host) if host else Device(module, origin)
         )
+
+    def is_on_host(self) -> bool:
+        """True of a graph that computes, and nothing of it on the device."""
+        parts = self.body.parts if isinstance(self.body, Chain) else []
+        return bool(parts) and all(p.on_host for p in parts)
 
     def _parts(self, host: set[Node]) -> Chain:
         parts = split(self.module, host)
@@ -101,6 +112,17 @@ def _boxed(whole: Whole) -> Callable[..., Any]:
     return run
 
 
+def _warn_of_host(graph: GraphModule, detail: str) -> None:
+    lines = [line_of(n) for n in graph.graph.nodes]
+    line = next(filter(None, lines), "an unknown line")
+    warnings.warn(
+        f"{detail} at {line} has no tensor on the device: it runs on the CPU, "
+        'operation by operation. Move the module and its inputs with .to("tarry").',
+        TarryWarning,
+        stacklevel=2,
+    )
+
+
 def _described(module: GraphModule, kind: str) -> str:
     """`forward of step`, and where the graph ends early PyTorch's reason for that."""
     lines = [line_of(n) for n in module.graph.nodes]
@@ -120,6 +142,7 @@ def extract_compiled_graph(
 ) -> Callable[..., Any]:
     """What PyTorch's own `openxla` backend asks of torch_xla: a functional graph as a
     function of tensors of the device."""
+    ledger.count("DynamoExtractCompiledGraph")
     whole = Whole(module, Origin(_described(module, "graph"), {}, Saved()))
 
     def run(*args: Any) -> Any:

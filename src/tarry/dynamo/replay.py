@@ -10,6 +10,7 @@ repeated. Pending arguments are cut first.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from sys import getrefcount
+from time import perf_counter
 from typing import Any
 
 import torch
@@ -263,8 +264,10 @@ class Device:
         record = Cut(CAUSE, self.origin.detail, str(line), 0, 0)
         donated = self._donated(variant, places) if variant.own else ()
         program, fixed = self._program(variant, donated, places, record)
+        begun = perf_counter()
         numbers = taken_numbers(recording.numbers, args) if fixed is None else fixed
         inputs = [places[i].data for i in recording.sources]
+        _took("RunCachedGraphInputData", begun)
         try:
             results = run(program, inputs, numbers, record)
         except Exception as error:
@@ -272,12 +275,16 @@ class Device:
             _poison([s for s in places if _is_gone(s)], failure)
             raise failure from error
         del inputs
+        begun = perf_counter()
         if variant.plain and not donated:
             made = [_new_tensor(o, recording, None, results) for o in recording.outputs]
         else:
             made = _settled(recording, tensors, places, results, donated)
+        _took("RunCachedGraphOutputData", begun)
         record.outputs = len(results)
         ledger.add_cut(record)
+        # What is pending was not recorded meanwhile.
+        recorder.trace.started += record.lookup_s + record.compile_s + record.run_s
         if config.sync_wait:
             block()
         if self.origin.saved.names and seam.saves_through_hooks():
@@ -336,6 +343,10 @@ class Device:
             )  # fmt: skip
         fixed = constant(program, recording.numbers) if variant.fixed else None
         return program, fixed
+
+
+def _took(metric: str, begun: float) -> None:
+    ledger.sample(metric, (perf_counter() - begun) * 1e9, "time")
 
 
 def _is_gone(slot: Slot) -> bool:

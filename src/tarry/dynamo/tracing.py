@@ -189,7 +189,9 @@ class _Tracer:
             ):
                 stand_ins = self._stand_ins(s)
                 outputs, single = interpret(self.module, stand_ins, self._call)
-                return self._finish(s, outputs, single)
+                found = self._finish(s, outputs, single)
+                found.last.visits += 1
+                return found
         finally:
             stream.rewind(draws)
 

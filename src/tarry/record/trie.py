@@ -305,7 +305,7 @@ class Recorder:
     def restart(self, limit: int) -> None:
         """Begin the next trace; an overgrown trie is dropped."""
         if self.size > limit:
-            self._retired += visits(self._roots.values())
+            self._retired += self._visits()
             self._roots, self.size = {}, 0
             self.private_root = self._private_root()
         self.epoch += 1
@@ -314,7 +314,10 @@ class Recorder:
     def op_counts(self) -> Counter[str]:
         """How often each operation was recorded."""
         pending = Counter(node.op for node in self.trace.node.path())
-        return self._retired + visits(self._roots.values()) + pending
+        return self._retired + self._visits() + pending
+
+    def _visits(self) -> Counter[str]:
+        return visits([*self._roots.values(), self.private_root])
 
 
 def visits(roots: Iterable[Instr]) -> Counter[str]:
