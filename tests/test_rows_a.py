@@ -999,6 +999,11 @@ def test_histc():
             check("histc", x, bins, low, high)
     check("histc", torch.ones(3), 4)
     check("histc", make(f64, 50), 10, -3, 3)
+    for dtype in (torch.bfloat16, torch.float16, torch.float32):  # edges, rounded
+        for seed in range(4):
+            x = torch.rand(200, generator=torch.Generator().manual_seed(seed)) * 18 - 9
+            check("histc", x.to(dtype), 100)
+            check("histc", x.to(dtype), 10, -9, 9)
 
 
 def test_frexp():

@@ -20,7 +20,7 @@ from tarry.lower.index import (
     wrap,
 )
 from tarry.lower.reduce import wide
-from tarry.lower.table import Call, Scalar, broadcast, convert, row
+from tarry.lower.table import Call, Scalar, broadcast, convert, narrow, row
 from tarry.lower.xla import jnp, lax
 
 INT64 = np.dtype(np.int64)
@@ -316,8 +316,13 @@ def histc(call: Call, x, bins: int, low: Scalar, high: Scalar):
     flat_range = convert(lax.eq(low_, high_), x.dtype)
     first, last = lax.sub(low_, flat_range), lax.add(high_, flat_range)
     start, end = (broadcast(v, x.shape) for v in (first, last))
-    part = lax.div(lax.sub(x, start), lax.sub(end, start))
-    spot = convert(lax.mul(part, _full(x, bins)), INT64)
+    # In the CPU's order, each step in the dtype of x: the bin of an edge depends on it.
+    parts = x, start, end, _full(x, bins)
+    at, left, right, many = (convert(v, wide(v.dtype)) for v in parts)
+    above = narrow(lax.sub(at, left), x.dtype)
+    scaled = narrow(lax.mul(above, many), x.dtype)
+    width = narrow(lax.sub(right, left), x.dtype)
+    spot = convert(narrow(lax.div(scaled, width), x.dtype), INT64)
     spot = lax.min(spot, _full(spot, bins - 1))
     inside = lax.bitwise_and(lax.ge(x, start), lax.le(x, end))
     spot = lax.select(inside, spot, _full(spot, bins))

@@ -17,7 +17,7 @@ import torch
 
 from tarry import dtypes
 from tarry.lower.layout import Rule, iterated
-from tarry.lower.xla import lax
+from tarry.lower.xla import jnp, lax
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,6 +205,15 @@ def rounded(value: Any) -> Any:
     return lax.complex(
         *(lax.reduce_precision(f(value), *bits) for f in (lax.real, lax.imag))
     )
+
+
+def narrow(value: Any, dtype: np.dtype) -> Any:
+    """f32 values with only the bits of a half-precision dtype: what the CPU has between
+    two operations, where XLA keeps more if several are one kernel."""
+    if dtype.itemsize > 2:
+        return value
+    info = jnp.finfo(dtype)
+    return lax.reduce_precision(value, info.nexp, info.nmant)
 
 
 def broadcast(value: Any, shape: tuple[int, ...]) -> Any:
