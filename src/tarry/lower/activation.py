@@ -190,13 +190,13 @@ def softplus_backward(grad, x, beta, limit):
     return lax.select(lax.gt(scaled, limit), grad, soft)
 
 
-@pointwise("hardshrink")
+@pointwise("hardshrink", rounds=(1,))
 def hardshrink(x, limit):
     inside = lax.bitwise_and(lax.ge(x, lax.neg(limit)), lax.le(x, limit))
     return lax.select(inside, lax.full_like(x, 0), x)
 
 
-@pointwise("hardshrink_backward", "softshrink_backward")
+@pointwise("hardshrink_backward", "softshrink_backward", rounds=(2,))
 def shrink_backward(grad, x, limit):
     inside = lax.bitwise_and(lax.ge(x, lax.neg(limit)), lax.le(x, limit))
     return lax.select(inside, lax.full_like(grad, 0), grad)

@@ -11,6 +11,7 @@ import torch
 from tarry.dtypes import to_numpy
 from tarry.lower.doubt import inexact, no_integers
 from tarry.lower.layout import iterated, row_major
+from tarry.lower.precision import quotient
 from tarry.lower.table import Call, convert, pointwise, row
 from tarry.lower.xla import jnp, lax
 
@@ -27,7 +28,7 @@ def _fill(x, value):
     return lax.full_like(x, value)
 
 
-@pointwise("add.Tensor", "add.Scalar")
+@pointwise("add.Tensor", "add.Scalar", rounds=(0, 1, 2))
 def add(x, y, alpha=None):
     if alpha is not None:
         y = lax.bitwise_and(y, alpha) if _is_bool(y) else lax.mul(y, alpha)
@@ -39,33 +40,33 @@ def mul(x, y):
     return lax.bitwise_and(x, y) if _is_bool(x) else lax.mul(x, y)
 
 
-@pointwise("sub.Tensor", "sub.Scalar")
+@pointwise("sub.Tensor", "sub.Scalar", rounds=(0, 1, 2))
 def sub(x, y, alpha=None):
     return lax.sub(x, y if alpha is None else lax.mul(y, alpha))
 
 
-@pointwise("rsub.Tensor", strides=iterated(1, 0))
-@pointwise("rsub.Scalar")
+@pointwise("rsub.Tensor", rounds=(0, 1, 2), strides=iterated(1, 0))
+@pointwise("rsub.Scalar", rounds=(0, 1, 2))
 def rsub(x, y, alpha=None):
     return lax.sub(y, x if alpha is None else lax.mul(x, alpha))
 
 
-@pointwise("div.Tensor", "div.Scalar", floats=True)
+@pointwise("div.Tensor", "div.Scalar", floats=True, rounds=(0,))
 def div(x, y):
-    return lax.div(x, y)
+    return quotient(x, y)
 
 
 def _div_strides(metas, x, y, rounding_mode):
     return iterated(floats=rounding_mode is None)(metas, x, y)
 
 
-@pointwise("div.Tensor_mode", "div.Scalar_mode", strides=_div_strides)
+@pointwise("div.Tensor_mode", "div.Scalar_mode", rounds=(0,), strides=_div_strides)
 def div_mode(x, y, rounding_mode: str | None):
     if rounding_mode is None:
-        return lax.div(*(convert(v, true_dtype(v.dtype)) for v in (x, y)))
+        return quotient(*(convert(v, true_dtype(v.dtype)) for v in (x, y)))
     if rounding_mode == "floor":
         return floor_divide(x, y)
-    return lax.div(x, y) if _is_int(x) else _trunc(lax.div(x, y))
+    return lax.div(x, y) if _is_int(x) else _trunc(quotient(x, y))
 
 
 def true_dtype(dtype: np.dtype) -> np.dtype:
@@ -78,7 +79,7 @@ def _trunc(x):
     return lax.select(lax.lt(x, _fill(x, 0)), lax.ceil(x), lax.floor(x))
 
 
-@pointwise("floor_divide", "floor_divide.Scalar")
+@pointwise("floor_divide", "floor_divide.Scalar", rounds=(0,))
 def floor_divide(x, y):
     return _floor_int(x, y) if _is_int(x) else _floor_float(x, y)
 
@@ -97,8 +98,8 @@ def _wrong_sign(rest, y):
 
 def _floor_float(x, y):
     """C10's `div_floor_floating`: exact where `floor(x / y)` is off by one."""
-    rest, ratio, zero = lax.rem(x, y), lax.div(x, y), _fill(x, 0)
-    whole = lax.div(lax.sub(x, rest), y)
+    rest, ratio, zero = lax.rem(x, y), quotient(x, y), _fill(x, 0)
+    whole = quotient(lax.sub(x, rest), y)
     whole = lax.sub(whole, convert(_wrong_sign(rest, y), x.dtype))
     floor = lax.floor(whole)
     up = convert(lax.gt(lax.sub(whole, floor), _fill(x, 0.5)), x.dtype)
@@ -107,13 +108,18 @@ def _floor_float(x, y):
     return lax.select(lax.eq(y, zero), ratio, result)
 
 
-@pointwise("remainder.Tensor", "remainder.Scalar", "remainder.Scalar_Tensor")
+@pointwise(
+    "remainder.Tensor",
+    "remainder.Scalar",
+    "remainder.Scalar_Tensor",
+    rounds=(0, 1),
+)
 def remainder(x, y):
     rest = lax.rem(x, y)
     return lax.select(_wrong_sign(rest, y), lax.add(rest, y), rest)
 
 
-@pointwise("fmod.Tensor", "fmod.Scalar")
+@pointwise("fmod.Tensor", "fmod.Scalar", rounds=(0, 1))
 def fmod(x, y):
     return lax.rem(x, y)
 
@@ -125,10 +131,11 @@ def addcmul(x, a, b, value):
 
 @pointwise("addcdiv")
 def addcdiv(x, a, b, value):
-    return lax.add(x, lax.div(lax.mul(value, a), b))
+    return lax.add(x, quotient(lax.mul(value, a), b))
 
 
-@pointwise("lerp.Scalar", "lerp.Tensor")
+@pointwise("lerp.Scalar")
+@pointwise("lerp.Tensor", rounds=(0, 1, 2))
 def lerp(start, end, weight):
     gap, one = lax.sub(end, start), _fill(weight, 1)
     near = lax.lt(lax.abs(weight), lax.full_like(lax.abs(weight), 0.5))
@@ -136,8 +143,8 @@ def lerp(start, end, weight):
     return lax.select(near, low, lax.sub(end, lax.mul(gap, lax.sub(one, weight))))
 
 
-@pointwise("pow.Scalar", strides=row_major)
-@pointwise("pow.Tensor_Tensor")
+@pointwise("pow.Scalar", rounds=(0, 1), strides=row_major)
+@pointwise("pow.Tensor_Tensor", rounds=(0, 1))
 def power(x, y):
     if not _is_int(x):
         return lax.pow(x, y)
@@ -171,6 +178,8 @@ def power_static(call: Call, x, exponent: complex):
     """x ** exponent, written out for the exponents that have a shorter form."""
     out = call.out.dtype
     wide = np.dtype(np.float32) if out.kind in "fV" and out.itemsize == 2 else out
+    if out.itemsize == 2 and isinstance(exponent, float):
+        exponent = float(np.array(exponent, out))  # as the CPU takes it
     x = convert(x, wide)
     return convert(_power(x, exponent), out)
 
@@ -191,7 +200,7 @@ def _power(x, exponent: complex):
     return power(x, _fill(x, exponent))
 
 
-@pointwise("atan2", floats=True)
+@pointwise("atan2", floats=True, rounds=(0, 1))
 def atan2(x, y):
     return lax.atan2(x, y)
 
@@ -222,7 +231,7 @@ def fmin(x, y):
     return _skip_nan(x, y, lax.min)
 
 
-@pointwise("hypot")
+@pointwise("hypot", rounds=(0, 1))
 def hypot(x, y):
     return jnp.hypot(x, y)
 
@@ -252,6 +261,7 @@ def lcm(x, y):
     "xlogy.Scalar_Self",
     "xlogy.Scalar_Other",
     floats=True,
+    rounds=(0, 1),
 )
 def xlogy(x, y):
     return _times_log(x, y, lax.log(y))
@@ -262,6 +272,7 @@ def xlogy(x, y):
     "special_xlog1py.self_scalar",
     "special_xlog1py.other_scalar",
     floats=True,
+    rounds=(0, 1),
 )
 def xlog1py(x, y):
     return _times_log(x, y, lax.log1p(y))

@@ -43,6 +43,14 @@ def shift(x: Any, by: Any) -> Any:
     return lax.add(x, const(x, by))
 
 
+def quotient(x: Any, y: Any) -> Any:
+    """x / y, rounded once. XLA multiplies by the reciprocal of a divisor that is
+    broadcast, which may be one bit off; behind a select it does not see that it is."""
+    if x.dtype.kind not in "fV":
+        return lax.div(x, y)
+    return lax.div(x, lax.select(lax.ne(x, x), lax.full_like(y, 1), y))
+
+
 def rest(ndim: int, *axes: int) -> tuple[int, ...]:
     """The axes of an array of rank `ndim` that are not among `axes`."""
     return tuple(d for d in range(ndim) if d not in axes)

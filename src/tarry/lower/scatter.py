@@ -19,6 +19,7 @@ from tarry.lower.index import (
     place_one,
     wrap,
 )
+from tarry.lower.precision import quotient, widen
 from tarry.lower.reduce import wide
 from tarry.lower.table import Call, Scalar, broadcast, convert, narrow, row
 from tarry.lower.xla import jnp, lax
@@ -318,11 +319,11 @@ def histc(call: Call, x, bins: int, low: Scalar, high: Scalar):
     start, end = (broadcast(v, x.shape) for v in (first, last))
     # In the CPU's order, each step in the dtype of x: the bin of an edge depends on it.
     parts = x, start, end, _full(x, bins)
-    at, left, right, many = (convert(v, wide(v.dtype)) for v in parts)
+    at, left, right, many = (widen(v) for v in parts)
     above = narrow(lax.sub(at, left), x.dtype)
     scaled = narrow(lax.mul(above, many), x.dtype)
     width = narrow(lax.sub(right, left), x.dtype)
-    spot = convert(narrow(lax.div(scaled, width), x.dtype), INT64)
+    spot = convert(narrow(quotient(scaled, width), x.dtype), INT64)
     spot = lax.min(spot, _full(spot, bins - 1))
     inside = lax.bitwise_and(lax.ge(x, start), lax.le(x, end))
     spot = lax.select(inside, spot, _full(spot, bins))

@@ -209,8 +209,9 @@ def rounded(value: Any) -> Any:
 
 def narrow(value: Any, dtype: np.dtype) -> Any:
     """f32 values with only the bits of a half-precision dtype: what the CPU has between
-    two operations, where XLA keeps more if several are one kernel."""
-    if dtype.itemsize > 2:
+    two operations, where XLA keeps more if several are one kernel. As they are for
+    another dtype."""
+    if dtype.itemsize != 2 or dtype.kind in "iu":
         return value
     info = jnp.finfo(dtype)
     return lax.reduce_precision(value, info.nexp, info.nmant)
@@ -231,6 +232,7 @@ def pointwise(
     *names: str,
     floats: bool = False,
     opmath: bool = True,
+    rounds: Sequence[int] = (),
     static: Sequence[str] = (),
     scalars: Sequence[str] = (),
     strides: Rule | None = None,
@@ -240,6 +242,8 @@ def pointwise(
 
     `floats`: integers compute as the default float (`sin`, `div`, …).
     `opmath`: f16 and bf16 compute in f32 and round once, as PyTorch does.
+    `rounds`: the places of operands of which a number is rounded to f16 or bf16 beside
+    tensors of these, as the operator's CPU kernel does; others keep their f32 value.
     """
 
     def register(fn: Callable) -> Callable:
@@ -249,9 +253,13 @@ def pointwise(
                 common = torch.get_default_dtype()
             dt = dtypes.to_numpy(dtypes.opmath(common) if opmath else common)
             shape = call.out.shape
-            values = [
-                broadcast(convert(a, dt), shape) if is_operand(a) else a for a in args
-            ]
+            values = list(args)
+            for i, a in enumerate(args):
+                if is_operand(a):
+                    value = convert(a, dt)
+                    if i in rounds and isinstance(a, Scalar):
+                        value = narrow(value, dtypes.to_numpy(common))
+                    values[i] = broadcast(value, shape)
             return convert(fn(*values), call.out.dtype)
 
         lower.__name__ = fn.__name__

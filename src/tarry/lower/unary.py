@@ -5,7 +5,7 @@ import numpy as np
 
 from tarry.lower.doubt import inexact, unequal_dtypes
 from tarry.lower.layout import of_angle
-from tarry.lower.precision import widen
+from tarry.lower.precision import quotient, widen
 from tarry.lower.table import Call, Scalar, convert, pointwise, row
 from tarry.lower.xla import jnp, jsp, lax
 
@@ -177,14 +177,14 @@ def round_even(x):
     return _whole(x, _round_even)
 
 
-@pointwise("round.decimals", opmath=False)
+@pointwise("round.decimals")
 def round_decimals(x, decimals: int):
     if _is_int(x):
         return x
     ten = _full(x, 10.0 ** abs(decimals))
     if decimals >= 0:
-        return lax.div(_round_even(lax.mul(x, ten)), ten)
-    return lax.mul(_round_even(lax.div(x, ten)), ten)
+        return quotient(_round_even(lax.mul(x, ten)), ten)
+    return lax.mul(_round_even(quotient(x, ten)), ten)
 
 
 def _trunc_float(x):
@@ -265,7 +265,8 @@ def _replace(x, nan: Scalar | None, posinf: Scalar | None, neginf: Scalar | None
 @pointwise("logit", floats=True)
 def logit(x, eps: float | None):
     if eps is not None:
-        x = lax.clamp(_full(x, eps), x, _full(x, 1 - eps))
+        low, high = _full(x, eps), _full(x, 1 - eps)
+        x = lax.select(lax.lt(x, low), low, lax.min(x, high))
     return lax.log(lax.div(x, lax.sub(_full(x, 1), x)))
 
 
