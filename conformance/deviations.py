@@ -148,12 +148,6 @@ DEVIATIONS: list[tuple[str, str, str]] = [
         "safe and warns of nothing",
     ),
     (
-        "test_profiler_session.py",
-        "*",
-        "JAX's profiler server can be reached from every network interface, so "
-        "that tarry does not offer it",
-    ),
-    (
         "test_gru.py",
         "*",
         "nn.GRU is not replaced: PyTorch's own works, and is a module of its own name",

@@ -1,6 +1,9 @@
 """Spans in the traces of torch.profiler and of JAX; metrics saved per step."""
 
+import gc
 import gzip
+import http.client
+import ipaddress
 import json
 import os
 import subprocess
@@ -12,7 +15,7 @@ import torch
 import tarry
 from harness import make
 from tarry.debug import metrics, profiler
-from tarry.errors import UnsupportedError
+from tarry.errors import CaptureError, PortError
 
 
 def work(size: int) -> None:
@@ -40,9 +43,42 @@ def test_spans_in_a_trace_of_jax(tmp_path):
     work(13)  # and no span is left behind
 
 
-def test_no_server_that_others_can_reach():
-    with pytest.raises(UnsupportedError, match="profiler server"):
-        profiler.start_server(9012)
+def test_a_trace_on_demand(tmp_path):
+    server = profiler.start_server(0)
+    thread = profiler.capture_detached(
+        f"localhost:{server.port}", str(tmp_path), duration_ms=1000
+    )
+    while thread.is_alive():
+        work(17)
+    (file,) = tmp_path.rglob("*.trace.json.gz")
+    with gzip.open(file) as opened:
+        names = {e.get("name") for e in json.load(opened)["traceEvents"]}
+    assert {"tarry::cut", "tarry::run"} <= names
+    busy = pytest.raises(CaptureError, match="Only one profile")
+    with profiler.trace(str(tmp_path / "other")), busy:
+        profiler.capture(f"localhost:{server.port}", str(tmp_path), 10, 1)
+    with pytest.raises(PortError, match=f"port {server.port} "):
+        profiler.start_server(server.port)
+    port = server.port
+    del server  # and it listens no longer
+    gc.collect()
+    with pytest.raises(CaptureError, match=f"localhost:{port} .*refused"):
+        profiler.capture(f"localhost:{port}", str(tmp_path), num_tracing_attempts=1)
+
+
+def test_the_server_of_traces_answers_nothing_else():
+    server = profiler.start_server(0)
+    assert ipaddress.ip_address(server.host).is_loopback
+    for path, headers, body, status in (
+        ("/trace", {}, "{}", 404),  # as a browser would ask
+        ("/other", {"X-Tarry-Profiler": "1"}, "{}", 404),
+        ("/trace", {"X-Tarry-Profiler": "1"}, "no JSON", 400),
+        ("/trace", {"X-Tarry-Profiler": "1"}, '{"duration_ms": -1}', 400),
+        ("/trace", {"X-Tarry-Profiler": "1"}, '{"duration_ms": 1e12}', 400),
+    ):
+        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
+        connection.request("POST", path, body, headers)
+        assert connection.getresponse().status == status
 
 
 def test_samples_of_every_cut():

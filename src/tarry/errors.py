@@ -157,6 +157,22 @@ class UnsupportedError(TarryError):
         super().__init__(f"{what} is not supported on tarry ({line}): {instead}")
 
 
+class PortError(TarryError):
+    def __init__(self, port: int, reason: str) -> None:
+        super().__init__(
+            f"the profiler server cannot listen on port {port} of this machine "
+            f"({reason}); choose another port, or 0 for a free one."
+        )
+
+
+class CaptureError(TarryError):
+    def __init__(self, address: str, reason: str) -> None:
+        super().__init__(
+            f"no trace came from {address} ({reason}). The program to be traced must "
+            "run, on this machine, and have called start_server(port)."
+        )
+
+
 class ClosureError(TarryError):
     def __init__(self, what: str, line: str, error: BaseException) -> None:
         super().__init__(

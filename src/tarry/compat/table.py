@@ -95,7 +95,9 @@ METRIC_ROWS: Rows = from_module(
 
 PROFILER: Rows = from_module(
     "tarry.debug.profiler",
-    "StepTrace Trace start_server start_trace stop_trace trace trace_me",
+    "StepTrace Trace start_server start_trace stop_trace trace_me",
+    trace="capture",
+    trace_detached="capture_detached",
 )
 
 UTILS: Rows = {

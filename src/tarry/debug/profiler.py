@@ -1,21 +1,25 @@
 """Profilers: tarry's cuts, compiles, transfers and runs are spans of `torch.profiler`
-wherever it is at work; here are JAX's traces, which show the device as well.
+wherever it is at work; here are JAX's traces, which show the device as well, of a block
+or, through a server, of a program that runs.
 
 The names are those of torch_xla's `debug.profiler`.
 """
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 
 from tarry.api import end_step, sync
 from tarry.cut.cause import Cause
-from tarry.errors import UnsupportedError
-from tarry.ledger import ledger
+from tarry.debug.capture import capture, capture_detached, start_server, tracing
 from tarry.lower.xla import jax
-from tarry.record.lines import user_line
+
+__all__ = [
+    "StepTrace", "Trace", "capture", "capture_detached", "start_server", "start_trace",
+    "stop_trace", "trace", "trace_me",
+]  # fmt: skip
 
 
 @contextmanager
@@ -25,7 +29,7 @@ def trace(log_dir: str) -> Iterator[None]:
     Pending work is cut before and after, so that the trace holds the block's own.
     """
     sync(wait=True)
-    with jax.profiler.trace(log_dir), _spans_of_jax():
+    with tracing(log_dir):
         yield
         sync(wait=True)
 
@@ -60,32 +64,5 @@ def trace_me(scope: str) -> Any:
     return Trace(scope)
 
 
-def start_server(port: int) -> None:
-    """Not offered: raises UnsupportedError. JAX's server can be reached from every
-    network interface, and cannot be told otherwise."""
-    raise UnsupportedError(
-        "a profiler server", str(user_line()), "use tarry.debug.profiler.trace(log_dir)"
-    )
-
-
 def _record(name: str) -> Any:
     return torch.profiler.record_function(name)
-
-
-@contextmanager
-def _spans_of_jax() -> Iterator[None]:
-    """tarry's own spans are those of JAX's trace, too."""
-    outer = ledger.span
-
-    @contextmanager
-    def both(name: str) -> Iterator[None]:
-        with ExitStack() as stack:
-            stack.enter_context(jax.profiler.TraceAnnotation(name))
-            stack.enter_context(outer(name))
-            yield
-
-    ledger.span = both
-    try:
-        yield
-    finally:
-        ledger.span = outer
