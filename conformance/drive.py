@@ -135,9 +135,11 @@ def main() -> None:
 
         unittest.main, unittest.TextTestRunner = run, Runner
         try:
+            from absl import flags
             from absl.testing import absltest
 
             absltest.main = run
+            flags.FLAGS.mark_as_parsed()
         except ImportError:
             pass
         sys.argv = [file]

@@ -6,6 +6,7 @@ import http.client
 import ipaddress
 import json
 import os
+import socket
 import subprocess
 import sys
 
@@ -57,8 +58,11 @@ def test_a_trace_on_demand(tmp_path):
     busy = pytest.raises(CaptureError, match="Only one profile")
     with profiler.trace(str(tmp_path / "other")), busy:
         profiler.capture(f"localhost:{server.port}", str(tmp_path), 10, 1)
-    with pytest.raises(PortError, match=f"port {server.port} "):
-        profiler.start_server(server.port)
+    assert profiler.start_server(server.port) is server
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        taken = other.getsockname()[1]
+        with pytest.raises(PortError, match=f"port {taken} "):
+            profiler.start_server(taken)
     port = server.port
     del server  # and it listens no longer
     gc.collect()

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
-from weakref import finalize
+from weakref import WeakValueDictionary, finalize
 
 from tarry.errors import CaptureError, PortError
 from tarry.ledger import ledger
@@ -105,13 +105,16 @@ class ProfilerServer:
         except (OSError, OverflowError) as error:
             raise PortError(port, str(error)) from error
         server.daemon_threads = True
-        self.host: str = server.server_address[0]
+        self.host = str(server.server_address[0])
         self.port: int = server.server_address[1]
         thread = threading.Thread(
             target=server.serve_forever, args=(0.1,), name="tarry-profiler", daemon=True
         )
         thread.start()
         self.close = finalize(self, _shut, server)
+
+
+_serving: WeakValueDictionary[int, ProfilerServer] = WeakValueDictionary()
 
 
 def _shut(server: ThreadingHTTPServer) -> None:
@@ -121,11 +124,16 @@ def _shut(server: ThreadingHTTPServer) -> None:
 
 def start_server(port: int, only_on_master: bool = True) -> ProfilerServer:
     """Serve traces of this process to `capture` on `port` of the loopback interface;
-    0 chooses a free one. `only_on_master` is torch_xla's; one process is the master.
+    0 chooses a free one. The server of that port, where this process has it already.
+    `only_on_master` is torch_xla's; one process is the master.
 
     Raises PortError, a RuntimeError, if the port is invalid or busy.
     """
-    return ProfilerServer(port)
+    found = _serving.get(port)
+    if found is None or not found.close.alive:
+        found = ProfilerServer(port)
+        _serving[found.port] = found
+    return found
 
 
 def capture(
