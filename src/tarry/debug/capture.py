@@ -30,8 +30,9 @@ LONGEST_MS = 3_600_000
 
 
 @contextmanager
-def tracing(log_dir: str) -> Iterator[None]:
-    """JAX's trace of a block, with tarry's own spans in it, into `log_dir`."""
+def tracing(log_dir: str, options: Any = None) -> Iterator[None]:
+    """JAX's trace of a block, with tarry's own spans in it, into `log_dir`; `options`
+    are JAX's."""
     outer = ledger.span
 
     @contextmanager
@@ -39,7 +40,7 @@ def tracing(log_dir: str) -> Iterator[None]:
         with jax.profiler.TraceAnnotation(name), outer(name):
             yield
 
-    with jax.profiler.trace(log_dir):
+    with jax.profiler.trace(log_dir, profiler_options=options):
         ledger.span = both
         try:
             yield
@@ -85,8 +86,10 @@ def _seconds(milliseconds: Any) -> float:
 
 def _traced(delay: float, duration: float) -> bytes:
     time.sleep(delay)
+    options = jax.profiler.ProfileOptions()
+    options.python_tracer_level = 0  # every call of a function: slow, and too many
     with tempfile.TemporaryDirectory() as folder:
-        with tracing(folder):
+        with tracing(folder, options):
             time.sleep(duration)
         packed = io.BytesIO()
         with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as out:
