@@ -104,3 +104,24 @@ def test_logit_where_the_bounds_cross():
     x = torch.linspace(0.05, 0.95, 19)
     want, got = torch.logit(x, eps=0.7), torch.logit(x.to("tarry"), eps=0.7)
     torch.testing.assert_close(got.cpu(), want)
+
+
+@pytest.mark.parametrize("count", [41, 47, 49, 83])
+def test_means_of_ones_are_one(count):
+    ones = torch.ones(1, 1, count, count).to("tarry")
+    found = [
+        ones.mean(), ones.mean(-1), ones.var((2, 3)) + 1, F.avg_pool2d(ones, count),
+        F.adaptive_avg_pool2d(ones, 1), F.mse_loss(ones, ones * 0),
+        torch.zeros(1).to("tarry").scatter_reduce(
+            0, torch.zeros(count, dtype=torch.int64).to("tarry"), ones[0, 0, 0],
+            "mean", include_self=False,
+        ),
+    ]  # fmt: skip
+    assert all(bool((t == 1).all()) for t in found), found
+
+
+def test_lines_of_integers():
+    for start, end, steps in ((50, 1, 50), (0, 98, 50), (-49, 49, 50), (7, 300, 41)):
+        want = torch.linspace(start, end, steps, dtype=torch.int64)
+        got = torch.linspace(start, end, steps, dtype=torch.int64, device="tarry")
+        assert torch.equal(got.cpu(), want)

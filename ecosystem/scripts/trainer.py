@@ -30,6 +30,7 @@ with tempfile.TemporaryDirectory() as folder:
         output_dir=folder, per_device_train_batch_size=4, max_steps=STEPS,
         logging_steps=STEPS, save_strategy="no", report_to=[], seed=0,
         use_cpu=where == "cpu", learning_rate=1e-3,
+        use_cache=True,  # without, causal models look for packed sequences: a read
     )  # fmt: skip
     trainer = Trainer(model, arguments, train_dataset=rows, callbacks=[count])
     trainer.train()

@@ -5,7 +5,7 @@ import math
 from typing import Any
 
 from tarry.lower.layout import iterated, like
-from tarry.lower.precision import const, factor, scale, shift
+from tarry.lower.precision import const, factor, quotient, scale, shift
 from tarry.lower.table import pointwise
 from tarry.lower.xla import lax
 
@@ -153,7 +153,7 @@ def _relu6_plus3(x: Any) -> Any:
 
 @pointwise("hardsigmoid")
 def hardsigmoid(x):
-    return lax.div(_relu6_plus3(x), const(x, 6))
+    return quotient(_relu6_plus3(x), const(x, 6))
 
 
 @pointwise("hardsigmoid_backward")
@@ -164,12 +164,12 @@ def hardsigmoid_backward(grad, x):
 
 @pointwise("hardswish")
 def hardswish(x):
-    return lax.div(lax.mul(x, _relu6_plus3(x)), const(x, 6))
+    return quotient(lax.mul(x, _relu6_plus3(x)), const(x, 6))
 
 
 @pointwise("hardswish_backward")
 def hardswish_backward(grad, x):
-    middle = lax.mul(grad, shift(lax.div(x, const(x, 3)), 0.5))
+    middle = lax.mul(grad, shift(quotient(x, const(x, 3)), 0.5))
     upper = lax.select(lax.lt(x, const(x, 3)), middle, grad)
     return zero_unless(lax.gt(x, const(x, -3)), upper)
 
@@ -178,7 +178,7 @@ def hardswish_backward(grad, x):
 def softplus(x, beta, limit):
     beta, limit = factor(x, beta), factor(x, limit)
     scaled = lax.mul(x, beta)
-    soft = lax.div(lax.log1p(lax.exp(scaled)), beta)
+    soft = quotient(lax.log1p(lax.exp(scaled)), beta)
     return lax.select(lax.gt(scaled, limit), x, soft)
 
 

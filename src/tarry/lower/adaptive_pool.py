@@ -11,7 +11,7 @@ import numpy as np
 from tarry.lower.activation import zero_unless
 from tarry.lower.layout import channels_last
 from tarry.lower.pool import lowest, wins
-from tarry.lower.precision import scale, spread, widen
+from tarry.lower.precision import quotient, scale, spread, widen
 from tarry.lower.table import Call, convert, row
 from tarry.lower.window import flat_strides, scatter_add
 from tarry.lower.xla import lax
@@ -54,7 +54,7 @@ def _average(x: Any, d: int, m: int) -> Any:
     inside = np.arange(x.shape[d + 1]) < count[:, None]
     x = zero_unless(spread(inside, x.shape, (d, d + 1)), x)
     x = lax.reduce_sum(x, (d + 1,))
-    return lax.div(x, spread(count.astype(x.dtype), x.shape, (d,)))
+    return quotient(x, spread(count.astype(x.dtype), x.shape, (d,)))
 
 
 def _average_backward(g: Any, d: int, n: int) -> Any:

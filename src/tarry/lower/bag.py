@@ -9,7 +9,7 @@ import torch
 
 from tarry.lower.activation import zero_unless
 from tarry.lower.index import place_one
-from tarry.lower.precision import const, shift, spread, widen
+from tarry.lower.precision import const, quotient, shift, spread, widen
 from tarry.lower.table import Call, Out, convert, row
 from tarry.lower.xla import jnp, lax
 
@@ -116,7 +116,7 @@ def embedding_bag(
     else:
         y = _bag_sum(zero_unless(_each(keep, rows), rows), bag, bags)
     if mode == _MEAN:
-        y = lax.div(y, _each(convert(lax.max(sizes, const(sizes, 1)), y.dtype), y))
+        y = quotient(y, _each(convert(lax.max(sizes, const(sizes, 1)), y.dtype), y))
     results = (y, bag[: call.outs[1].shape[0]], sizes, best)
     return tuple(convert(r, o.dtype) for r, o in zip(results, call.outs))
 
@@ -147,13 +147,13 @@ def _weight_gradient(
     g = jnp.take(g, bag, axis=0, mode="clip")
     if mode == _MEAN:
         sizes = jnp.take(sizes, bag, mode="clip")
-        g = lax.div(g, _each(convert(sizes, g.dtype), g))
+        g = quotient(g, _each(convert(sizes, g.dtype), g))
     if factors is not None:
         g = lax.mul(g, _each(convert(factors, g.dtype), g))
     if by_frequency:
         ones = lax.full(indices.shape, 1, g.dtype)
         times = lax.full(call.out.shape[:1], 0, g.dtype).at[indices].add(ones)
-        g = lax.div(g, _each(jnp.take(times, indices, mode="clip"), g))
+        g = quotient(g, _each(jnp.take(times, indices, mode="clip"), g))
     g = zero_unless(_each(lax.ne(indices, const(indices, padding)), g), g)
     return convert(total.at[indices].add(g, mode="drop"), call.out.dtype)
 

@@ -10,7 +10,16 @@ import torch
 
 from tarry.lower.activation import positive, zero_unless
 from tarry.lower.layout import row_major
-from tarry.lower.precision import const, factor, rest, scale, spread, wide_dtype, widen
+from tarry.lower.precision import (
+    const,
+    factor,
+    quotient,
+    rest,
+    scale,
+    spread,
+    wide_dtype,
+    widen,
+)
 from tarry.lower.table import Call, Out, Scalar, convert, row
 from tarry.lower.xla import lax
 
@@ -64,7 +73,7 @@ def nll_loss(
         mass = lax.full_like(mass, 0)
     elif reduction:
         loss = lax.reduce_sum(loss, tuple(range(loss.ndim)))
-        loss = lax.div(loss, mass) if reduction == 1 else loss
+        loss = quotient(loss, mass) if reduction == 1 else loss
     loss = lax.reshape(loss, call.outs[0].shape)
     return convert(loss, call.outs[0].dtype), convert(mass, call.outs[1].dtype)
 
@@ -83,7 +92,7 @@ def nll_loss_backward(
     axis = 1 if x.ndim > 1 else 0
     grad = lax.neg(widen(grad))
     if reduction == 1:
-        grad = lax.div(grad, convert(total_weight, grad.dtype))
+        grad = quotient(grad, convert(total_weight, grad.dtype))
     target = lax.reshape(target, tuple(x.shape[d] for d in rest(x.ndim, axis)))
     grad = _per_sample(grad, target)
     grad = zero_unless(lax.ne(target, const(target, ignore_index)), grad)

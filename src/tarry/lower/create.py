@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from tarry.lower.precision import quotient
 from tarry.lower.reduce import wide
 from tarry.lower.table import Call, Scalar, convert, row
 from tarry.lower.xla import lax
@@ -45,10 +46,13 @@ def _line(call: Call, start: Scalar, end: Scalar) -> Any:
         start, end = _whole(start), _whole(end)
     (count,) = call.out.shape
     shape = (count,)
-    first, last = (lax.broadcast(s.to(dtype), shape) for s in (start, end))
+    low, high = start.to(dtype), end.to(dtype)
+    first = lax.broadcast(low, shape)
     if count <= 1:
         return first
-    gap = lax.div(lax.sub(last, first), lax.full_like(first, count - 1))
+    span = lax.sub(high, low)
+    gap = lax.broadcast(quotient(span, lax.full_like(span, count - 1)), shape)
+    last = lax.broadcast(high, shape)
     at = _iota(shape, 0)
     back = lax.sub(lax.full_like(at, count - 1), at)
     up = lax.add(first, lax.mul(gap, convert(at, dtype)))

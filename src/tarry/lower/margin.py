@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from tarry.lower.activation import positive, zero_unless
-from tarry.lower.precision import const, scale, shift, spread, widen
+from tarry.lower.precision import const, quotient, scale, shift, spread, widen
 from tarry.lower.table import Call, Out, convert, row
 from tarry.lower.xla import jnp, lax
 
@@ -64,7 +64,7 @@ def multilabel_margin_loss(
     total = scale(lax.reduce_sum(z, (1, 2)), 1 / x.shape[1])
     if reduction:
         total = lax.reduce_sum(total, (0,))
-        total = lax.div(total, const(total, x.shape[0])) if reduction == 1 else total
+        total = quotient(total, const(total, x.shape[0])) if reduction == 1 else total
     total = convert(lax.reshape(total, loss.shape), loss.dtype)
     return total, convert(lax.reshape(is_target, kept.shape), kept.dtype)
 
@@ -80,7 +80,7 @@ def multilabel_margin_loss_backward(
     slope = lax.sub(over, zero_unless(named, away))
     slope = scale(lax.reduce_sum(slope, (1,)), 1 / x.shape[1])
     if reduction == 1:
-        slope = lax.div(slope, const(slope, x.shape[0]))
+        slope = quotient(slope, const(slope, x.shape[0]))
     grad = lax.reshape(widen(grad), (grad.size,))
     grad = lax.broadcast_in_dim(grad, x.shape[:1], (0,))
     slope = lax.mul(slope, spread(grad, x.shape, (0,)))

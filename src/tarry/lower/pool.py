@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tarry.lower.precision import const, widen
+from tarry.lower.precision import const, quotient, widen
 from tarry.lower.table import Call, convert, row
 from tarry.lower.window import (
     Windows,
@@ -139,9 +139,9 @@ def _divisor(at: Windows, include: bool, override: int | None) -> list[np.ndarra
 
 def _divide(x: Any, lines: list[np.ndarray]) -> Any:
     if all((v == v[0]).all() for v in lines):
-        return lax.div(x, const(x, np.prod([v[0] for v in lines])))
+        return quotient(x, const(x, np.prod([v[0] for v in lines])))
     lines = [v.astype(x.dtype) for v in lines]
-    return lax.div(x, grid(lines, x.shape, lax.mul))
+    return quotient(x, grid(lines, x.shape, lax.mul))
 
 
 def _window_sum(x: Any, kernel: Any, stride: Any, edges: Any) -> Any:

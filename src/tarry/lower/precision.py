@@ -45,9 +45,11 @@ def shift(x: Any, by: Any) -> Any:
 
 def quotient(x: Any, y: Any) -> Any:
     """x / y, rounded once. XLA multiplies by the reciprocal of a divisor that is
-    broadcast, which may be one bit off; behind a select it does not see that it is."""
+    broadcast, which may be one bit off; behind a select it does not see that it is
+    (unless x is one number everywhere, too)."""
     if x.dtype.kind not in "fV":
         return lax.div(x, y)
+    y = y if y.shape == x.shape else lax.full_like(x, y)
     return lax.div(x, lax.select(lax.ne(x, x), lax.full_like(y, 1), y))
 
 
@@ -64,4 +66,4 @@ def spread(x: Any, shape: Sequence[int], axes: Sequence[int]) -> Any:
 def mean_over(x: Any, axes: tuple[int, ...]) -> Any:
     """The mean over `axes`, which are removed."""
     count = int(np.prod([x.shape[a] for a in axes]))
-    return lax.div(lax.reduce_sum(x, axes), const(x, count))
+    return quotient(lax.reduce_sum(x, axes), const(x, count))

@@ -15,6 +15,7 @@ from tarry.dtypes import from_numpy, opmath, to_numpy
 from tarry.lower.arith import complex_logaddexp
 from tarry.lower.compare import truth
 from tarry.lower.doubt import no_elements
+from tarry.lower.precision import quotient
 from tarry.lower.table import Call, Out, convert, row
 from tarry.lower.xla import jnp, lax
 
@@ -83,7 +84,7 @@ def mean_dim(call: Call, x, dim: Dims, keepdim: bool, dtype=None):
 
 def mean(x: Any, axes: Sequence[int]) -> Any:
     summed = total(x, axes)
-    return lax.div(summed, _full(summed, count(x, axes)))
+    return quotient(summed, _full(summed, count(x, axes)))
 
 
 @row("prod")
@@ -198,7 +199,7 @@ def moments(x: Any, dim: Dims, correction: float | None) -> tuple[Any, Any]:
     squares = square(apart)
     free = max(0, count(x, axes) - (1 if correction is None else correction))
     summed = total(squares, axes)
-    return lax.div(summed, _full(summed, free)), center
+    return quotient(summed, _full(summed, free)), center
 
 
 def square(x: Any) -> Any:

@@ -130,7 +130,7 @@ def _reduce(put: Put, x, src, how: str, include_self: bool):
 
 
 def _divide(x, count):
-    return jnp.floor_divide(x, count) if x.dtype.kind in "iu" else lax.div(x, count)
+    return jnp.floor_divide(x, count) if x.dtype.kind in "iu" else quotient(x, count)
 
 
 def _identity(how: str, dtype: np.dtype) -> Any:
@@ -292,7 +292,7 @@ def embedding_dense_backward(
     spot = place_one(table.shape, 0, rows)
     if by_freq:
         counts = convert(_frequency(rows, num_weights), dtype)
-        updates = lax.div(updates, broadcast(counts, spot.shape))
+        updates = quotient(updates, broadcast(counts, spot.shape))
     return convert(spot.write(lax.scatter_add, table, updates), call.out.dtype)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from tarry.lower.activation import zero_unless
-from tarry.lower.precision import const, widen
+from tarry.lower.precision import const, quotient, widen
 from tarry.lower.table import Call, convert, row
 from tarry.lower.xla import jax, jnp, lax
 
@@ -55,7 +55,7 @@ class Segments:
     def divide(self, y: Any) -> Any:
         """By the lengths; NaN for an empty one."""
         lengths = convert(self.lengths, y.dtype)[:, :, None]
-        return lax.div(y, jnp.broadcast_to(lengths, y.shape))
+        return quotient(y, jnp.broadcast_to(lengths, y.shape))
 
     def _batches(self) -> Any:
         return lax.broadcasted_iota(np.dtype(np.int64), self.index.shape, 0)
@@ -115,7 +115,7 @@ def _through_extreme(at: Segments, x: Any, y: Any, g: Any) -> Any:
     """Shared by all elements that equal the extreme, or are NaN."""
     hit = lax.bitwise_or(x != x, x == at.read(y))
     times = at.reduce(convert(hit, x.dtype), "sum", jnp.zeros((), x.dtype))
-    return zero_unless(hit, at.read(lax.div(g, times)))
+    return zero_unless(hit, at.read(quotient(g, times)))
 
 
 def _without(at: Segments, x: Any, y: Any, start: Any) -> Any:
