@@ -55,7 +55,7 @@ XLA_MODEL: Rows = {
         broadcast_master_param="broadcast_parameters",
         all_gather_bucketized="all_gather",
     ),
-    "unlazy": "tarry.loop.ready:sync_tensors",
+    "unlazy": "tarry.loop.waiting:unlazy",
     **from_module(
         NEST,
         "check_view_sharing",
