@@ -100,6 +100,13 @@ def test_division_by_what_is_broadcast(dtype):
         assert differing(lambda x, y: (x / y).signbit(), special.to(dtype)[:4], y) == 0
 
 
+def test_quotients_of_quotients():
+    a, b, c = (torch.full((3,), v) for v in (1e-30, 1e-30, 1e-20))
+    a[1], b[2] = torch.nan, torch.inf
+    for f in (lambda a, b, c: a / b / c, lambda a, b, c: c / (b / a)):
+        assert differing(f, a, b, c) == 0
+
+
 def test_logit_where_the_bounds_cross():
     x = torch.linspace(0.05, 0.95, 19)
     want, got = torch.logit(x, eps=0.7), torch.logit(x.to("tarry"), eps=0.7)

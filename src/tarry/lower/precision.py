@@ -45,12 +45,14 @@ def shift(x: Any, by: Any) -> Any:
 
 def quotient(x: Any, y: Any) -> Any:
     """x / y, rounded once. XLA multiplies by the reciprocal of a divisor that is
-    broadcast, which may be one bit off; behind a select it does not see that it is
-    (unless x is one number everywhere, too)."""
+    broadcast, which may be one bit off, and turns (a / b) / c into a / (b * c), where
+    the product may overflow; behind a select it sees neither (unless all operands are
+    one number everywhere)."""
     if x.dtype.kind not in "fV":
         return lax.div(x, y)
     y = y if y.shape == x.shape else lax.full_like(x, y)
-    return lax.div(x, lax.select(lax.ne(x, x), lax.full_like(y, 1), y))
+    nan = lax.ne(x, x)
+    return lax.select(nan, x, lax.div(x, lax.select(nan, lax.full_like(y, 1), y)))
 
 
 def rest(ndim: int, *axes: int) -> tuple[int, ...]:
