@@ -38,6 +38,9 @@ COMPILED_ONCE = (
 ALL_PENDING = (
     "an argument that is pending is computed with all else that is, in one program"
 )
+LAST_BITS = (
+    "sums of products in another order: more than the last bit, which is allowed"
+)
 HLO_TEXT = "JAX's HLO text does not repeat the types of operands"
 BUILDER = "tests torch_xla's builder of XLA operations; here one writes them in JAX"
 READ_ONCE = "variables are read once, when tarry is imported"
@@ -181,6 +184,28 @@ DEVIATIONS: list[tuple[str, str, str]] = [
         "*.test_aliasing_with_cloned",
         "a clone shares the memory until one of the two is written to, so that "
         "there is one copy, and none to give away",
+    ),
+    ("test_ops.py", "*.test_fallback_grid_sampler_2d_xla_*", NO_FALLBACK),
+    ("test_ops.py", "*.test_fallback_nn_functional_embedding_bag_xla_*", NO_FALLBACK),
+    ("test_ops.py", "*.test_fallback_nonzero_xla_*", NO_FALLBACK),
+    ("test_ops.py", "*.test_fallback_repeat_interleave_xla_*", NO_FALLBACK),
+    ("test_ops.py", "*.test_fallback_scatter_reduce_mean_xla_*", NO_FALLBACK),
+    ("test_ops.py", "*.test_fallback_unique_xla_*", NO_FALLBACK),
+    (
+        "test_ops.py",
+        "TestOpInfoPRIVATEUSE1.test_reference_eager_addbmm_xla_float32",
+        LAST_BITS,
+    ),
+    (
+        "test_ops.py",
+        "TestOpInfoPRIVATEUSE1.test_reference_eager_matrix_exp_xla_float32",
+        LAST_BITS,
+    ),
+    (
+        "test_ops.py",
+        "*.test_reference_eager_mode_xla_int64",
+        "which of equal values the index of a mode names is not defined; PyTorch 2.14's "
+        "CPU names another than 2.13's",
     ),
     ("test_input_output_aliases.py", "*graph_sync*", COMPILED_ONCE),
     ("test_input_output_aliases.py", "*donation_overlap", COMPILED_ONCE),

@@ -127,6 +127,17 @@ def test_means_of_ones_are_one(count):
     assert all(bool((t == 1).all()) for t in found), found
 
 
+def test_equal_values_do_not_vary():
+    x = torch.randn(50, generator=torch.Generator().manual_seed(1)).expand(3, 50)
+    found = x.to("tarry")
+    for f in (torch.var, torch.std):
+        assert (f(found, 0) == 0).all()
+    want, got = torch.var_mean(x, 1), torch.var_mean(found, 1)
+    torch.testing.assert_close([t.cpu() for t in got], list(want))
+    far = torch.tensor([1e8, 1e8 + 8, 1e8 + 16])
+    assert far.to("tarry").var() == 64  # of which the CPU's float32 makes 160
+
+
 def test_lines_of_integers():
     for start, end, steps in ((50, 1, 50), (0, 98, 50), (-49, 49, 50), (7, 300, 41)):
         want = torch.linspace(start, end, steps, dtype=torch.int64)

@@ -16,7 +16,7 @@ from tarry.lower.arith import complex_logaddexp
 from tarry.lower.compare import truth
 from tarry.lower.doubt import no_elements
 from tarry.lower.precision import quotient
-from tarry.lower.table import Call, Out, convert, row
+from tarry.lower.table import Call, Out, broadcast, convert, row
 from tarry.lower.xla import jnp, lax
 
 INT64 = np.dtype(np.int64)
@@ -191,11 +191,15 @@ def count_nonzero(call: Call, x, dim: Dims):
 
 
 def moments(x: Any, dim: Dims, correction: float | None) -> tuple[Any, Any]:
-    """Variance and mean in the accumulation dtype: mean first, then squares."""
+    """Variance and mean in the accumulation dtype: mean first, then squares, of the
+    distances to the first value, so that equal values have none."""
     x, axes = convert(x, wide(x.dtype)), axes_of(dim, x.ndim)
     center = mean(x, axes)
+    if x.size:
+        ends = [1 if d in axes else n for d, n in enumerate(x.shape)]
+        x = lax.sub(x, broadcast(lax.slice(x, [0] * x.ndim, ends), x.shape))
     kept = [d for d in range(x.ndim) if d not in axes]
-    apart = lax.sub(x, lax.broadcast_in_dim(center, x.shape, kept))
+    apart = lax.sub(x, lax.broadcast_in_dim(mean(x, axes), x.shape, kept))
     squares = square(apart)
     free = max(0, count(x, axes) - (1 if correction is None else correction))
     summed = total(squares, axes)
