@@ -204,8 +204,8 @@ DEVIATIONS: list[tuple[str, str, str]] = [
     (
         "test_ops.py",
         "*.test_reference_eager_mode_xla_int64",
-        "which of equal values the index of a mode names is not defined; PyTorch 2.14's "
-        "CPU names another than 2.13's",
+        "which of equal values the index of a mode names is not defined; PyTorch "
+        "2.14's CPU names another than 2.13's",
     ),
     ("test_input_output_aliases.py", "*graph_sync*", COMPILED_ONCE),
     ("test_input_output_aliases.py", "*donation_overlap", COMPILED_ONCE),
