@@ -16,11 +16,12 @@ _SWAPS = (
 # Scenarios that are not run under torch.compile.
 NOT_COMPILED = {
     "long_chain": "dynamo unrolls its 3,000 steps, which takes minutes",
-    "smaller_last_batch": _SWAPS,
-    "copies_of_a_module": _SWAPS,
     "training_settles": _SWAPS,
-    "tied_weights": _SWAPS,
 }
+# Scenarios that run under torch.compile in a process of their own.
+COMPILED_ALONE = dict.fromkeys(
+    ("smaller_last_batch", "copies_of_a_module", "tied_weights"), _SWAPS
+)
 
 # Skips outside this file: (file, reason).
 SKIPS = {
