@@ -11,11 +11,19 @@ import pytest
 import torch
 
 import tarry
-from known_gaps import COMPILED_ALONE, NOT_COMPILED
+from known_gaps import COMPILED_ALONE, COMPILED_IN_FULL, NOT_COMPILED
 from test_scenarios import SCENARIOS, equal
 
 BY_NAME = {s.__name__: s for s in SCENARIOS}
-COMPILED = [n for n in BY_NAME if n not in {*NOT_COMPILED, *COMPILED_ALONE}]
+APART = {*NOT_COMPILED, *COMPILED_ALONE, *COMPILED_IN_FULL}
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "scenario" in metafunc.fixturenames:
+        chosen = [n for n in BY_NAME if n not in APART]
+        if metafunc.config.getoption("--full"):
+            chosen += COMPILED_IN_FULL
+        metafunc.parametrize("scenario", chosen)
 
 
 def compare(name: str) -> None:
@@ -27,14 +35,13 @@ def compare(name: str) -> None:
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("scenario", COMPILED)
 def test_scenario_compiled(scenario):
     compare(scenario)
 
 
-@pytest.mark.parametrize("scenario", COMPILED_ALONE)
-def test_scenario_compiled_alone(scenario):
-    call = f"from test_dynamo_scenarios import compare; compare({scenario!r})"
+@pytest.mark.parametrize("name", COMPILED_ALONE)
+def test_scenario_compiled_alone(name):
+    call = f"from test_dynamo_scenarios import compare; compare({name!r})"
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", call],
         cwd=Path(__file__).parent, capture_output=True, text=True,
