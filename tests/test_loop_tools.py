@@ -1,11 +1,15 @@
 """The step tools under torch_xla's names: options, precision, random state, memory."""
 
+import subprocess
+import sys
+
 import pytest
 import torch
 
 import tarry
 from harness import compiles, cuts
 from tarry.debug import metrics
+from tarry.dispatch.storage import slot_of
 from tarry.ledger import ledger
 
 
@@ -112,3 +116,41 @@ def test_waiting_cuts_nothing():
     with cuts(0):
         tarry.wait_device_ops()
     assert x.tolist() == [2.0] * 3
+
+
+def long_work(x):
+    for _ in range(40):
+        x = (x @ x).tanh()
+    return x
+
+
+def test_waiting_although_the_last_result_is_gone():
+    y = long_work(torch.ones(700, 700).to("tarry"))
+    tarry.sync()
+    z = torch.ones(3).to("tarry") + 1
+    tarry.sync()
+    del z
+    tarry.wait_device_ops()
+    assert slot_of(y).data.is_ready()
+
+
+SCRIPT = """
+import torch
+import tarry
+
+def main():
+    x = torch.ones(1500, 1500).to("tarry")
+    for _ in range(60):
+        x = (x @ x).tanh()
+    tarry.sync()
+
+main()
+"""
+
+
+def test_a_process_ends_after_its_programs():
+    """One that still ran while the libraries were torn down crashed it."""
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT], capture_output=True, text=True
+    )
+    assert done.returncode == 0, (done.returncode, done.stderr)

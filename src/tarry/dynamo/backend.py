@@ -113,11 +113,12 @@ def _boxed(whole: Whole) -> Callable[..., Any]:
 
 
 def _warn_of_host(graph: GraphModule, detail: str) -> None:
-    lines = [line_of(n) for n in graph.graph.nodes]
+    lines = map(line_of, graph.graph.nodes)
     line = next(filter(None, lines), "an unknown line")
     warnings.warn(
-        f"{detail} at {line} has no tensor on the device: it runs on the CPU, "
-        'operation by operation. Move the module and its inputs with .to("tarry").',
+        f"{detail} at {line} has no tensor on the device: it runs on the CPU, one "
+        "operation after the other. Move the module and its inputs with "
+        f'.to("{seam.DEVICE}").',
         TarryWarning,
         stacklevel=2,
     )

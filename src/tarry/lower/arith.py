@@ -85,8 +85,8 @@ def floor_divide(x, y):
 
 
 def _floor_int(x, y):
-    quotient, rest = lax.div(x, y), lax.rem(x, y)
-    return lax.sub(quotient, convert(_wrong_sign(rest, y), x.dtype))
+    whole, rest = lax.div(x, y), lax.rem(x, y)
+    return lax.sub(whole, convert(_wrong_sign(rest, y), x.dtype))
 
 
 def _wrong_sign(rest, y):

@@ -1,6 +1,8 @@
 """Launching a compiled program: asynchronous, numbers packed into two vectors."""
 
+import atexit
 from collections import deque
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -105,6 +107,8 @@ def launch(
             results = program.call(*arguments(program, numbers), *inputs)
     else:  # entering the 64-bit mode would cost more than the call
         results = program.call(*_no_numbers(), *inputs)
+    if not program.uses:
+        _end_after_programs()
     program.uses += 1
     if results:
         _last.append(ref(results[0]))
@@ -112,9 +116,32 @@ def launch(
 
 
 def block() -> None:
-    """Wait until the last launched program has run, if its result is still held."""
+    """Wait until the last launched program has run."""
     with ledger.timed("WaitTime"):
         while _last:
             value = _last.pop()()
-            if value is not None and not value.is_deleted():
-                value.block_until_ready()
+            if value is None or value.is_deleted():
+                program, given = _fence()
+                value = program(given)
+            value.block_until_ready()
+
+
+@cache
+def _fence() -> tuple[Any, Any]:
+    """A program, and what it takes: it waits for those that were launched before it,
+    since a thread's programs run in the order in which it launched them."""
+    given = jax.device_put(np.zeros((), np.float32), device())
+    return jax.jit(lambda x: x + 1).lower(given).compile(), given
+
+
+@cache
+def _end_after_programs() -> None:
+    """From now on the process ends when its programs have: one that still runs while
+    the libraries are torn down would crash it. To be called once JAX is loaded, whose
+    own end has to come later."""
+
+    def wait() -> None:
+        with suppress(Exception):
+            block()
+
+    atexit.register(wait)
