@@ -26,7 +26,7 @@ from tarry.report.explain import NEAREST, why_new
 from tarry.report.programs import Source
 from tarry.report.why import Named, Seen
 from tarry.run.compile import Executable, compile_graph
-from tarry.run.execute import Constant, launch
+from tarry.run.execute import Constant, end_after_programs, launch
 from tarry.run.mappings import mappings
 from tarry.run.options import choose
 from tarry.run.platform import environment
@@ -91,6 +91,7 @@ def _compile(source: Source, options: dict, event: Event, record: Cut) -> Execut
     precision = dict(key.environment)["float32_matmul_precision"]
     with ledger.span("tarry::compile"):
         program = compile_graph(key.graph, key.donation, options, precision, seen)
+    end_after_programs()
     program.why = why.sentence
     store.put(key, program)
     _make_room(nodes - inputs)

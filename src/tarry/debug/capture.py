@@ -33,14 +33,14 @@ LONGEST_MS = 3_600_000
 def tracing(log_dir: str, options: Any = None) -> Iterator[None]:
     """JAX's trace of a block, with tarry's own spans in it, into `log_dir`; `options`
     are JAX's."""
-    outer = ledger.span
-
-    @contextmanager
-    def both(name: str) -> Iterator[None]:
-        with jax.profiler.TraceAnnotation(name), outer(name):
-            yield
-
     with jax.profiler.trace(log_dir, profiler_options=options):
+        outer = ledger.span
+
+        @contextmanager
+        def both(name: str) -> Iterator[None]:
+            with jax.profiler.TraceAnnotation(name), outer(name):
+                yield
+
         ledger.span = both
         try:
             yield
@@ -144,14 +144,15 @@ def capture(
     logdir: str,
     duration_ms: int = 1000,
     num_tracing_attempts: int = 3,
+    host_tracer_level: int = 2,
+    device_tracer_level: int = 1,
     delay_ms: int = 0,
     timeout_s: int = 120,
     interval_s: int = 5,
-    **levels: int,
 ) -> None:
     """Trace the process that serves at `service_addr` ("localhost:9012") for
     `duration_ms`, into `logdir`, which TensorBoard and Perfetto read. Blocks until
-    then. `levels` are torch_xla's; JAX chooses them.
+    then. The order is torch_xla's, and so are the levels, which JAX chooses itself.
 
     Raises CaptureError, a RuntimeError, if nothing answers after so many attempts, or
     if that process makes a trace already.

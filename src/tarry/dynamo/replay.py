@@ -111,7 +111,6 @@ class Variant:
     own: tuple[int, ...]
     careful: bool  # aliases among the arguments make a difference
     fixed: bool  # all run-time numbers are constants
-    plain: bool  # it writes to nothing, and each output is a result of its own
     programs: dict[Any, tuple[Executable, Constant | None]] = field(
         default_factory=dict
     )
@@ -222,13 +221,9 @@ class Device:
         careful = bool(recording.writes) or bool(groups)
         if not self.origin.backward:
             self._note_saved(recording)
-        plain = not recording.writes and all(
-            isinstance(o, New) and o.result >= 0 and o.holder < 0
-            for o in recording.outputs
-        )
         return Variant(
             wants, others, groups, recording, tuple(sorted(needs)), tuple(own),
-            careful, fixed, plain,
+            careful, fixed,
         )  # fmt: skip
 
     def _note_saved(self, recording: Recording) -> None:
@@ -276,10 +271,7 @@ class Device:
             raise failure from error
         del inputs
         begun = perf_counter()
-        if variant.plain and not donated:
-            made = [_new_tensor(o, recording, None, results) for o in recording.outputs]
-        else:
-            made = _settled(recording, tensors, places, results, donated)
+        made = _settled(recording, tensors, places, results, donated)
         _took("RunCachedGraphOutputData", begun)
         record.outputs = len(results)
         ledger.add_cut(record)

@@ -41,13 +41,9 @@ def is_user_file(file: str) -> bool:
 
 
 def _user_frame(frame: FrameType | None) -> FrameType | None:
-    known = _known
-    while frame is not None:
-        file = frame.f_code.co_filename
-        if known[file] if file in known else is_user_file(file):
-            return frame
+    while frame is not None and not is_user_file(frame.f_code.co_filename):
         frame = frame.f_back
-    return None
+    return frame
 
 
 def _other_threads() -> list[FrameType]:

@@ -107,8 +107,6 @@ def launch(
             results = program.call(*arguments(program, numbers), *inputs)
     else:  # entering the 64-bit mode would cost more than the call
         results = program.call(*_no_numbers(), *inputs)
-    if not program.uses:
-        _end_after_programs()
     program.uses += 1
     if results:
         _last.append(ref(results[0]))
@@ -135,7 +133,7 @@ def _fence() -> tuple[Any, Any]:
 
 
 @cache
-def _end_after_programs() -> None:
+def end_after_programs() -> None:
     """From now on the process ends when its programs have: one that still runs while
     the libraries are torn down would crash it. To be called once JAX is loaded, whose
     own end has to come later."""
