@@ -9,18 +9,8 @@ EXPECTED: dict[str, str] = {
     ),
 }
 
-_SWAPS = (
-    "PyTorch: dynamo may hold weak references to parameters, which Module.to inside "
-    "the compiled function then cannot swap; whether it does depends on what ran before"
-)
-# Scenarios that are not run under torch.compile.
-NOT_COMPILED = {"training_settles": _SWAPS}
 # Scenarios that run under torch.compile in `make test-all` only.
 COMPILED_IN_FULL = {"long_chain": "dynamo unrolls its 3,000 steps: three minutes"}
-# Scenarios that run under torch.compile in a process of their own.
-COMPILED_ALONE = dict.fromkeys(
-    ("smaller_last_batch", "copies_of_a_module", "tied_weights"), _SWAPS
-)
 
 # Skips outside this file: (file, reason).
 SKIPS = {

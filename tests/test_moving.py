@@ -4,6 +4,7 @@ import copy
 import io
 import pickle
 import threading
+import weakref
 
 import numpy as np
 import pytest
@@ -165,6 +166,53 @@ def test_module_keeps_ties_and_optimizers():
         return weight.detach()
 
     same(run("cpu"), run("tarry"))
+
+
+class Marked(nn.Parameter):
+    pass
+
+
+@pytest.mark.parametrize("device", ["cpu", "tarry"])
+def test_parameters_keep_what_is_theirs(device):
+    """Attributes, class, hooks, weak references and gradient stay with the object."""
+    layer = nn.Linear(2, 2, bias=False)
+    layer.weight = weight = Marked(torch.ones(2, 2))
+    weight.no_decay, seen, after = True, weakref.ref(weight), []
+    halve = weight.register_hook(lambda g: g / 2)
+    added = weight.register_post_accumulate_grad_hook(lambda p: after.append(p.grad))
+    weight.sum().backward()
+    grad = weight.grad
+    layer.to(device, torch.float64 if device == "cpu" else None)
+    assert layer.weight is weight is seen() and type(weight) is Marked
+    assert weight.no_decay and weight.device.type == device and weight.requires_grad
+    assert weight.grad is grad and grad.device.type == device
+    x = torch.ones(1, 2, dtype=weight.dtype).to(device)
+    layer(x).sum().backward()
+    assert weight.grad.tolist() == [[1.0, 1.0]] * 2 and len(after) == 2
+    halve.remove()
+    added.remove()
+    layer(x).sum().backward()
+    assert weight.grad.tolist() == [[2.0, 2.0]] * 2 and len(after) == 2
+
+
+def test_no_gradient_is_lost_by_a_move():
+    layer = nn.Linear(2, 2, bias=False)
+    loss = layer(torch.ones(1, 2)).sum()
+    layer.to("tarry")
+    with pytest.raises(RuntimeError, match="between the forward and the backward"):
+        loss.backward()
+    layer(torch.ones(1, 2).to("tarry")).sum().backward()
+    assert layer.weight.grad.tolist() == [[1.0, 1.0]] * 2
+
+
+def test_a_compiled_module_moves():
+    model = Tied()
+    torch.compile(model, backend="eager")(torch.arange(5))
+    weight, want = model.head.weight, model(torch.arange(5)).detach()
+    model.to("tarry")
+    assert model.head.weight is model.embedding.weight is weight
+    compiled = torch.compile(model, backend="tarry")
+    same(want, compiled(torch.arange(5).to("tarry")).detach())
 
 
 def test_module_there_and_back():

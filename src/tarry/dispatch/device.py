@@ -190,8 +190,8 @@ def register() -> None:
             rest.fallback(kernel, key)
     _library.extend((library, rest))
     eager.Mode.kernels = table
-    swap: Any = moving.SwapOnMove()
-    torch.__future__.set_swap_module_params_on_conversion(swap)
+    keep: Any = moving.KeepOnMove()
+    torch.__future__.set_swap_module_params_on_conversion(keep)
     register_module_parameter_registration_hook(moving.make_movable)
     torch.serialization.register_package(15, _location, _restore)
     register_optimizer_step_post_hook(_after_step)

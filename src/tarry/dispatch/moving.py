@@ -1,10 +1,13 @@
-"""Modules that move: tied weights stay tied, lazy ones stay lazy, and whatever has
-nothing to do with the device is left to PyTorch's default.
+"""Modules that move: a parameter stays the object it is, tied, named, with its
+attributes and hooks; lazy ones stay lazy, and whatever has nothing to do with the
+device is left to PyTorch's default.
 
-`Module.to` replaces a parameter that changes its kind of memory by a new one, unless
-a flag of torch says to swap the two contents, which keeps the object, and so the tie.
-The flag would also make `load_state_dict` swap, which `nn.LSTM` and its kin cannot
-(PyTorch holds weak references to their parameters): `SwapOnMove` is on for moves only.
+Where a parameter changes its kind of memory, `Module.to` puts a new one in its place.
+A flag of torch's says to swap the contents of the two instead, and is asked for every
+parameter: `KeepOnMove` stands there, and sees to it that the assignment of the new one
+gives its contents to the old one. PyTorch's own swap loses attributes and hooks, refuses
+parameters that are weakly referenced, as by `torch.compile`, and would serve
+`load_state_dict`, too.
 """
 
 import sys
@@ -18,17 +21,44 @@ from tarry.dispatch import names, seam
 from tarry.dispatch.storage import is_ours
 
 
-class SwapOnMove:
-    """True while `Module._apply` replaces a parameter by one of the other device."""
+class KeepOnMove:
+    """Asked by `Module._apply` whether to swap; always answers no."""
 
     def __bool__(self) -> bool:
         frame = sys._getframe(1)
         if frame.f_code is not seam.APPLY_CODE:
             return False
-        old, new = (frame.f_locals.get(name) for name in seam.APPLY_NAMES)
+        module, key, convert, old, new = map(frame.f_locals.get, seam.APPLY_NAMES)
         if is_ours(new):
             _remember_root(frame)
-        return is_ours(old) != is_ours(new)
+        moves = is_ours(old) != is_ours(new) and not seam.wraps_tensors(new)
+        if moves and old.is_leaf:  # PyTorch refuses others
+            vars(module)["_parameters"] = _Kept(module, key, convert, old)
+        return False
+
+
+class _Kept(dict):
+    """A module's parameters until one of them is assigned: then they are as before, and
+    the old parameter has the contents of the new one."""
+
+    def __init__(self, module: Any, key: str, convert: Any, old: Any) -> None:
+        super().__init__(module._parameters)
+        self.module, self.parameters = module, module._parameters
+        self.key, self.convert, self.old = key, convert, old
+        # PyTorch would give the gradient to the new parameter.
+        self.grad, old.grad = old.grad, None
+
+    def __setitem__(self, key: str, new: Any) -> None:
+        vars(self.module)["_parameters"] = self.parameters
+        if key != self.key:
+            self.parameters[key] = new
+            return
+        seam.take_contents(self.old, new)
+        if self.grad is not None:
+            with torch.no_grad():
+                moved = self.convert(self.grad)
+            seam.take_contents(self.grad, moved.requires_grad_(self.grad.requires_grad))
+            self.old.grad = self.grad
 
 
 def _remember_root(frame: FrameType) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 import torch._tensor_str
+import torch.utils._python_dispatch
 import torch.utils._pytree
 from torch.utils import backend_registration
 
@@ -27,9 +28,10 @@ PRINT_CODES = {torch._tensor_str._str_intern.__code__}
 # Saving copies a storage to the CPU; this frame tells it from a user's own copy.
 SAVE_CODES = {torch.save.__code__}
 
-# `Module._apply` and its names of a parameter and of what takes its place.
+# `Module._apply` and its names of the module, of a parameter's name, of what moves
+# tensors, of a parameter and of what takes its place.
 APPLY_CODE = torch.nn.Module._apply.__code__
-APPLY_NAMES = ("param", "param_applied")
+APPLY_NAMES = ("self", "key", "fn", "param", "param_applied")
 
 tree_flatten = torch.utils._pytree.tree_flatten
 tree_unflatten = torch.utils._pytree.tree_unflatten
@@ -83,6 +85,31 @@ def _claim_as_xla(module: Any) -> None:
     torch._C._acc.register_python_privateuseone_hook(hook)
     torch._C._acc.register_python_privateuseone_device_guard(_DeviceGuard())
     torch.set_autocast_dtype(DEVICE, torch.bfloat16)  # as for PyTorch's own "xla"
+
+
+def wraps_tensors(tensor: torch.Tensor) -> bool:
+    """True of subclasses that are made of other tensors."""
+    return torch.utils._python_dispatch.is_traceable_wrapper_subclass(tensor)
+
+
+def take_contents(leaf: torch.Tensor, other: torch.Tensor) -> None:
+    """Give `leaf` the contents of `other`, which gets those of `leaf`. `leaf` stays the
+    object it is, with attributes and hooks; a backward pass that would still add to its
+    gradient raises."""
+    hooks, after = leaf._backward_hooks, leaf._post_accumulate_grad_hooks
+    if leaf.requires_grad and leaf._use_count() > 1:  # an older graph may lead to it
+        torch.autograd.graph.get_gradient_edge(leaf).node.register_prehook(_too_late)
+    torch._C._swap_tensor_impl(leaf, other)
+    # Hooks belong to the contents; setting them attaches them to the new ones.
+    leaf._backward_hooks, leaf._post_accumulate_grad_hooks = hooks, after
+
+
+def _too_late(grads: Any) -> None:
+    raise RuntimeError(
+        "A parameter was moved to another device between the forward and the backward "
+        "pass, so its gradient cannot be added to it. Move the module before the "
+        "forward pass, or after the backward pass."
+    )
 
 
 def op_overload(name: str) -> Any:
