@@ -3,11 +3,7 @@
 from dataclasses import dataclass
 
 # Test (without its file) -> why it fails now. Expected to fail, strictly.
-EXPECTED: dict[str, str] = {
-    "test_scenario_compiled[double_backward_through_views]": (
-        "PyTorch: torch.compile with AOTAutograd does not support double backward"
-    ),
-}
+EXPECTED: dict[str, str] = {}
 
 # Scenarios that run under torch.compile in `make test-all` only.
 COMPILED_IN_FULL = {"long_chain": "dynamo unrolls its 3,000 steps: three minutes"}

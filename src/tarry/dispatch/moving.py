@@ -5,9 +5,9 @@ device is left to PyTorch's default.
 Where a parameter changes its kind of memory, `Module.to` puts a new one in its place.
 A flag of torch's says to swap the contents of the two instead, and is asked for every
 parameter: `KeepOnMove` stands there, and sees to it that the assignment of the new one
-gives its contents to the old one. PyTorch's own swap loses attributes and hooks, refuses
-parameters that are weakly referenced, as by `torch.compile`, and would serve
-`load_state_dict`, too.
+gives its contents to the old one. PyTorch's own swap loses attributes and hooks,
+refuses parameters that something refers to weakly, as `torch.compile` does, and would
+serve `load_state_dict`, too.
 """
 
 import sys
@@ -28,7 +28,8 @@ class KeepOnMove:
         frame = sys._getframe(1)
         if frame.f_code is not seam.APPLY_CODE:
             return False
-        module, key, convert, old, new = map(frame.f_locals.get, seam.APPLY_NAMES)
+        found: list[Any] = [frame.f_locals.get(n) for n in seam.APPLY_NAMES]
+        module, key, convert, old, new = found
         if is_ours(new):
             _remember_root(frame)
         moves = is_ours(old) != is_ours(new) and not seam.wraps_tensors(new)

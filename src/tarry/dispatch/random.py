@@ -5,7 +5,8 @@ graph was cut. `torch.manual_seed` sets the seed; a `torch.Generator` is not con
 """
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -43,6 +44,16 @@ class Stream:
         """Take back the draws after the first `draws`, made by a recording aside."""
         with self._lock:
             self.draws = draws
+
+    @contextmanager
+    def at(self, seed: int, draws: int) -> Iterator[None]:
+        """Draws in the block are those after `draws` draws with `seed`."""
+        before = self.seed, self.draws
+        self.set(seed, draws)
+        try:
+            yield
+        finally:
+            self.set(*before)
 
     def skip(self, draws: int) -> None:
         """So many draws more (or, if negative, fewer) count as made."""

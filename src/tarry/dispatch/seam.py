@@ -19,6 +19,7 @@ DEVICE = config.device
 KEY = "PrivateUse1"  # where the device's kernels are registered
 
 Tensor = torch.Tensor
+HigherOrderOperator = torch._ops.HigherOrderOperator
 DispatchKey = torch._C.DispatchKey
 COMPOSITE_KEYS = torch._C.DispatchKeySet(DispatchKey.CompositeExplicitAutograd)
 META_KEYS = torch._C.DispatchKeySet(DispatchKey.Meta)
@@ -213,6 +214,11 @@ def aot_autograd(**compilers: Any) -> Any:
         keep_inference_input_mutations=True,
         partition_fn=min_cut_rematerialization_partition,
     )
+
+
+def is_aot_step(node: Any) -> bool:
+    """True of a step of autograd's graph that is a function of AOTAutograd's."""
+    return hasattr(getattr(node, "_forward_cls", None), "_aot_id")
 
 
 def dynamo_is_loaded() -> bool:

@@ -12,11 +12,13 @@ from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
+import torch
 from torch.fx import GraphModule, Node
 
 from tarry.dispatch import eager, seam
+from tarry.dynamo.double_backward import Twice, is_twice_differentiable
 from tarry.dynamo.replay import Device, Origin, Saved
-from tarry.dynamo.split import Chain, host_operations, run_on_host, split
+from tarry.dynamo.split import Chain, can_repeat, host_operations, run_singly, split
 from tarry.dynamo.tracing import NeedsHost, line_of
 from tarry.errors import BackendTakenError, TarryWarning
 from tarry.ledger import ledger
@@ -34,6 +36,7 @@ def tarry(
     compile key."""
     told = {k: str(v) for k, v in (options or {}).items()}
     saved = Saved()
+    repeatable: list[bool] = []
 
     def compiler(kind: str) -> Callable[..., Any]:
         detail = _described(module, kind)
@@ -42,6 +45,7 @@ def tarry(
         def compile(graph: GraphModule, _: Sequence[Any]) -> Callable[..., Any]:
             ledger.count("DynamoExtractCompiledGraph")
             whole = Whole(graph, origin)
+            repeatable.append(can_repeat(graph))
             if whole.is_on_host() and not origin.backward:
                 _warn_of_host(graph, detail)
             return _boxed(whole)
@@ -53,7 +57,11 @@ def tarry(
         bw_compiler=compiler("backward"),
         inference_compiler=compiler("inference"),
     )
-    return aot(module, inputs, **others)
+    compiled = aot(module, inputs, **others)
+    twice = torch.is_grad_enabled() and all(repeatable)
+    if twice and is_twice_differentiable(module):
+        return Twice(module, compiled, saved)
+    return compiled
 
 
 def openxla(
@@ -83,14 +91,15 @@ class Whole:
     def _parts(self, host: set[Node]) -> Chain:
         parts = split(self.module, host)
         runners = [
-            partial(run_on_host, p.module)
-            if p.on_host
-            else Whole(p.module, self.origin)
+            partial(run_singly, p.module) if p.on_host else Whole(p.module, self.origin)
             for p in parts
         ]
         return Chain(self.module, parts, runners)
 
     def __call__(self, args: list[Any]) -> Any:
+        if self.origin.backward and self.origin.saved.unused:
+            with seam.without_autocast():
+                return run_singly(self.module, args)
         try:
             return self.body.run(args)
         except NeedsHost as error:

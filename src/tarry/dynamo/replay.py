@@ -77,10 +77,12 @@ CAUSE = Cause.DYNAMO.value
 @dataclass(slots=True)
 class Saved:
     """What a forward graph saves for its backward graph: the names of outputs that
-    only the latter will see (None: not known yet). `kept`: hooks may keep them."""
+    only the latter will see (None: not known yet). `kept`: hooks may keep them.
+    `unused`: others take the place of the gradients, which need not be computed."""
 
     names: set[str] | None = None
     kept: bool = False
+    unused: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,7 @@ class Part:
     module: GraphModule
 
 
-def run_on_host(module: GraphModule, args: list[Any]) -> Any:
+def run_singly(module: GraphModule, args: list[Any]) -> Any:
     """Run the operations one by one, as PyTorch would."""
     found, single = interpret(module, args, apply)
     return found[0] if single else found
@@ -105,6 +105,14 @@ def _is_host_bound(node: Node, constants: set[Node]) -> bool:
 def _writes_argument(node: Node) -> bool:
     return (
         node.target is torch.ops.aten.copy_.default and node.args[0].op == "placeholder"  # type: ignore[union-attr]
+    )
+
+
+def can_repeat(module: GraphModule) -> bool:
+    """Whether the graph computes the same when it runs again: it writes to no argument,
+    and draws no random numbers on the CPU."""
+    return not any(
+        _writes_argument(n) or (is_seeded(n) and _on_cpu(n)) for n in module.graph.nodes
     )
 
 
