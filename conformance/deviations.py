@@ -298,6 +298,8 @@ NOT_MEANT: list[tuple[str, str, str]] = [
     ("scan/test_scan.py", "PyTreeTest.*", INSIDE),
     ("scan/test_scan.py", "ValueAndGradPartitionedTest.*", INSIDE),
     ("scan/test_scan_layers.py", "*_cache*", INSIDE),
+    ("test_assume_pure.py", "*.test_assume_pure_avoid_retracing_*", BUILDER),
+    ("test_assume_pure.py", "*.test_assume_pure_profile", COMPILED_ONCE),
     ("test_ops_error_message.py", "*_custom_call", BUILDER),
     ("test_ops_error_message.py", "*.test_user_computation*", BUILDER),
 ]

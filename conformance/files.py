@@ -5,8 +5,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class File:
-    """`env`: variables; `{tmp}` in a value is a folder of the run's own. `torchvision`,
-    `torchax`: what it imports and most people lack."""
+    """`env`: variables; `{tmp}` in a value is a folder of the run's own."""
 
     path: str
     env: dict[str, str] = field(default_factory=dict)

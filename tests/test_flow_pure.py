@@ -4,6 +4,7 @@ import copy
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import nn
 
 import tarry
@@ -89,6 +90,40 @@ def test_random_numbers_are_new_at_each_call():
     torch.manual_seed(0)
     assert torch.equal(first.cpu(), torch.rand_like(made(4)).cpu())
     assert torch.equal(second.cpu(), torch.rand_like(made(4)).cpu())
+
+
+def test_random_numbers_of_a_seed_given_with_the_call():
+    pure = assume_pure(
+        lambda x: F.dropout(x * x, 0.5) + torch.rand_like(x), add_rng_seed_argument=True
+    )
+    torch.manual_seed(5)
+    want = torch.rand(3, device="tarry").cpu()
+    torch.manual_seed(5)
+    found = []
+    for seed in (0, 1, 0):
+        x = made(64, grad=True)
+        y = pure(x, rng_seed=seed)
+        torch.rand(2, device="tarry")  # the backward pass does not see other draws
+        (g,) = torch.autograd.grad(y.sum(), x)
+        found.append((y.detach().cpu(), g.cpu()))
+    assert torch.equal(found[0][0], found[2][0]) and torch.equal(
+        found[0][1], found[2][1]
+    )
+    assert not torch.equal(found[0][0], found[1][0])
+    torch.manual_seed(5)
+    pure(made(64), rng_seed=3)
+    assert torch.equal(torch.rand(3, device="tarry").cpu(), want)
+    with pytest.raises(AssertionError, match="rng_seed is missing"):
+        pure(made(4))
+
+
+def test_a_new_seed_between_forward_and_backward():
+    pure = assume_pure(lambda x: F.dropout(x, 0.5))
+    x = made(64, grad=True)
+    y = pure(x)
+    torch.manual_seed(1234)
+    (g,) = torch.autograd.grad(y.sum(), x)
+    torch.testing.assert_close((x * g).detach().cpu(), y.detach().cpu())
 
 
 def test_pure_in_pure_and_under_no_grad():

@@ -6,6 +6,7 @@ import http.client
 import ipaddress
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -15,8 +16,9 @@ import torch
 
 import tarry
 from harness import make
-from tarry.debug import metrics, profiler
+from tarry.debug import hlo, metrics, profiler
 from tarry.errors import CaptureError, PortError
+from tarry.experimental import assume_pure
 
 
 def work(size: int) -> None:
@@ -42,6 +44,25 @@ def test_spans_in_a_trace_of_jax(tmp_path):
         names = {e.get("name") for e in json.load(opened)["traceEvents"]}
     assert {"train", "tarry::cut", "tarry::compile", "tarry::run"} <= names
     work(13)  # and no span is left behind
+
+
+def test_kernels_have_the_names_of_spans():
+    @assume_pure
+    def inner(x):
+        with profiler.Trace("the tangent"):
+            return x.tan()
+
+    x = torch.linspace(0, 1, 19).to("tarry")
+    with profiler.Trace("outer"), profiler.Trace("middle"):
+        y = x.sinh()
+    z = inner(y) + x.cosh()
+    tarry.sync()
+    assert z.shape == (19,)
+    names = re.findall(r'op_name="([^"]*)"', hlo())
+    kernels = {n.rpartition("/")[2]: n.split("/")[1:-1] for n in names}
+    assert kernels["sinh"][:2] == ["outer", "middle"] and len(kernels["sinh"]) == 3
+    assert kernels["tan"][1] == "the tangent" and "outer" not in kernels["tan"]
+    assert len(kernels["cosh"]) == 1
 
 
 def test_a_trace_on_demand(tmp_path):

@@ -15,6 +15,7 @@ from tarry.api import end_step, sync
 from tarry.cut.cause import Cause
 from tarry.debug.capture import capture, capture_detached, start_server, tracing
 from tarry.lower.xla import jax
+from tarry.record.lines import spans
 
 __all__ = [
     "StepTrace", "Trace", "capture", "capture_detached", "start_server", "start_trace",
@@ -45,9 +46,18 @@ def stop_trace() -> None:
 
 @contextmanager
 def Trace(name: str, **notes: Any) -> Iterator[None]:
-    """A span of this name in the traces of JAX and of `torch.profiler`."""
-    with jax.profiler.TraceAnnotation(name, **notes), _record(name):
-        yield
+    """A span of this name in the traces of JAX and of `torch.profiler`.
+
+    What is recorded in it runs later: its kernels have the name, and their line, where
+    a trace shows the device. A program keeps the names that it was compiled with.
+    """
+    around = spans.names
+    spans.names = (*around, name)
+    try:
+        with jax.profiler.TraceAnnotation(name, **notes), _record(name):
+            yield
+    finally:
+        spans.names = around
 
 
 @contextmanager

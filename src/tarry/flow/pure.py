@@ -3,6 +3,7 @@
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
+from operator import index
 from typing import Any
 
 import torch
@@ -41,14 +42,15 @@ def assume_pure(
     value. Tensors from outside (a module's parameters, for example) are read, changed
     and given gradients at every call, as far as they are the same objects; anything
     else from outside stays as it was when `fn` was recorded. Random numbers are drawn
-    anew at every call. `add_rng_seed_argument`: taken for torch_xla's sake.
+    anew at every call. `add_rng_seed_argument`: they depend on the call's keyword
+    `rng_seed`, a 64-bit integer, alone, and the device's random state is left alone.
 
     Raises TypeError for arguments that cannot be hashed, ValueError for tensors of
-    other devices; AsideError where `fn` reads a value on the host.
+    other devices; AssertionError, as torch_xla does, where `rng_seed` is missing;
+    AsideError where `fn` reads a value on the host.
     """
     kept: dict[Any, _Call] = {}
 
-    @functools.wraps(fn, updated=())
     def run(*args: Any, **kwargs: Any) -> Any:
         tensors, tree = flatten((args, kwargs))
         check_on_device(tensors, "assume_pure: an argument")
@@ -60,7 +62,13 @@ def assume_pure(
             call = kept[key] = _Call(fn, tensors, tree)
         return call.recorded.result.filled(call.run(tensors))
 
-    return run
+    def seeded(*args: Any, rng_seed: int | None = None, **kwargs: Any) -> Any:
+        if rng_seed is None:
+            raise AssertionError("assume_pure: the keyword rng_seed is missing")
+        with stream.at(index(rng_seed), 0):
+            return run(*args, **kwargs)
+
+    return functools.wraps(fn, updated=())(seeded if add_rng_seed_argument else run)
 
 
 def _form(fn: Any, tensors: Tensors, tree: Tree) -> Any:
@@ -152,10 +160,10 @@ class _Call:
         every = inside([*tensors, *g.tensors])
         return list(_Differentiable.apply(self, len(tensors), *every))
 
-    def forward(self, tensors: Tensors) -> tuple[Tensors, Tensors, int]:
-        """Results; what the backward pass takes; and how many draws came before."""
+    def forward(self, tensors: Tensors) -> tuple[Tensors, Tensors, tuple[int, int]]:
+        """Results; what the backward pass takes; and the random state before."""
         r, n = self.recorded, len(self.recorded.outputs)
-        before = stream.draws
+        before = stream.seed, stream.draws
         numbers = stream.renumbered(self.numbers, self.body.numbers, self.first)
         with recorder.lock:
             inputs = [read(t) for t in tensors]
@@ -174,11 +182,13 @@ class _Call:
         recorded_as("tarry::call")
         return outs[:n], outs[n + len(r.state) :] + saved, before
 
-    def backward(self, grads: Tensors, saved: Tensors, before: int) -> list:
+    def backward(self, grads: Tensors, saved: Tensors, before: tuple) -> list:
         g = self.recorded.gradient
         assert g is not None
-        shift = self.first + stream.draws - before
-        numbers = stream.renumbered(self.back_numbers, self.back.numbers, shift)
+        with stream.at(*before):
+            numbers = stream.renumbered(
+                self.back_numbers, self.back.numbers, self.first
+            )
         specs = tuple([self.recorded.spec_of(v) for v in self._wanted()])
         with recorder.lock:
             inputs = tuple([read(t) for t in (*grads, *saved)])

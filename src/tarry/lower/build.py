@@ -192,8 +192,9 @@ def _check_size(spec: Spec) -> None:
 
 
 def scope(node: Node) -> str:
-    """What XLA's metadata calls the kernels of an operation: its line."""
-    return f"{node.line.file.rpartition('/')[2]}:{node.line.number}"
+    """What XLA's metadata calls the kernels of an operation: its spans and line."""
+    line = f"{node.line.file.rpartition('/')[2]}:{node.line.number}"
+    return "/".join((*node.line.spans, line))
 
 
 class _InBody(Exception):

@@ -28,6 +28,15 @@ _STDLIB = _PATHS["stdlib"] + "/"
 _known: dict[str, bool] = {}
 
 
+class Spans(threading.local):
+    """The names of this thread's spans, the outermost first."""
+
+    names: tuple[str, ...] = ()
+
+
+spans = Spans()
+
+
 def is_user_file(file: str) -> bool:
     """False for the code of torch, tarry, JAX and the standard library."""
     found = _known.get(file)
@@ -70,7 +79,7 @@ def user_line() -> Line:
     if frame is None:
         return NOWHERE
     code = frame.f_code
-    return Line(code.co_filename, frame.f_lineno, code.co_name)
+    return Line(code.co_filename, frame.f_lineno, code.co_name, spans.names)
 
 
 def _user_place() -> tuple[str, int]:

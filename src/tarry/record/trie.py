@@ -64,11 +64,12 @@ class Num:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line of the user's code."""
+    """A line of the user's code; `spans`: of `debug.profiler.Trace`, around it."""
 
     file: str
     number: int
     function: str = ""
+    spans: tuple[str, ...] = ()
 
     @property
     def place(self) -> tuple[str, int]:
