@@ -215,6 +215,25 @@ def test_a_compiled_module_moves():
     same(want, compiled(torch.arange(5).to("tarry")).detach())
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_modules_of_torchscript():
+    x = make(2, 3)
+    for make_script in (torch.jit.script, lambda m: torch.jit.trace(m, x)):
+        layer = nn.Linear(3, 3)
+        script, want = make_script(layer), layer(x)
+        script.to("tarry")
+        found = script(x.to("tarry"))
+        same(want.detach(), found.detach())
+        found.sum().backward()
+        assert script.weight.is_tarry and script.weight.grad.is_tarry
+    tied = torch.jit.script(Tied())
+    with pytest.raises(RuntimeError, match="tied to another one"):
+        tied.to("tarry")
+    moved = Tied().to("tarry")
+    ids = torch.arange(5).to("tarry")
+    same(moved(ids).detach().cpu(), torch.jit.script(moved)(ids).detach())
+
+
 def test_module_there_and_back():
     model = Tied()
     want = copy.deepcopy(model.state_dict())

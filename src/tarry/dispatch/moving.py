@@ -13,6 +13,7 @@ serve `load_state_dict`, too.
 import sys
 from types import FrameType
 from typing import Any
+from weakref import WeakValueDictionary
 
 import torch
 from torch.nn.parameter import UninitializedParameter
@@ -24,6 +25,9 @@ from tarry.dispatch.storage import is_ours
 class KeepOnMove:
     """Asked by `Module._apply` whether to swap; always answers no."""
 
+    def __init__(self) -> None:
+        self.replaced = WeakValueDictionary[int, Any]()
+
     def __bool__(self) -> bool:
         frame = sys._getframe(1)
         if frame.f_code is not seam.APPLY_CODE:
@@ -34,8 +38,22 @@ class KeepOnMove:
             _remember_root(frame)
         moves = is_ours(old) != is_ours(new) and not seam.wraps_tensors(new)
         if moves and old.is_leaf:  # PyTorch refuses others
-            vars(module)["_parameters"] = _Kept(module, key, convert, old)
+            if isinstance(module._parameters, dict):
+                vars(module)["_parameters"] = _Kept(module, key, convert, old)
+            else:
+                self._replace(key, old)
         return False
+
+    def _replace(self, key: str, old: Any) -> None:
+        """A module of TorchScript, which knows its parameters by their contents, gets a
+        new one."""
+        if self.replaced.get(id(old)) is old:
+            raise RuntimeError(
+                f"The parameter {key!r} of a TorchScript module is tied to another "
+                "one, which it would not be after the move. Move the module before "
+                "torch.jit.script or torch.jit.trace."
+            )
+        self.replaced[id(old)] = old
 
 
 class _Kept(dict):
