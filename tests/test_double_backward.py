@@ -119,14 +119,20 @@ def test_as_on_the_cpu(name):
         assert metrics.counter_value("DynamoDoubleBackward") > before
 
 
-@pytest.mark.parametrize("dead", [False, True])
-def test_the_same_random_numbers(dead):
+@pytest.mark.parametrize("where", ["plain", "checkpoint", "dead"])
+def test_the_same_random_numbers(where):
     """Or the error, where what is not computed would have drawn some."""
+    dead = where == "dead"
 
-    def f(x, w):
+    def inner(x, w):
         if dead:
             torch.rand_like(x)
         return (F.dropout((x * w) ** 3, 0.5),)
+
+    def f(x, w):
+        if where == "checkpoint":
+            return checkpoint(inner, x, w, use_reentrant=False)
+        return inner(x, w)
 
     def run(g):
         torch.manual_seed(3)
@@ -141,6 +147,37 @@ def test_the_same_random_numbers(dead):
         want = run(f)
         for _ in range(2):
             same(want, run(compiled))
+
+
+def test_hooks_run_once():
+    def run(f, device):
+        leaf = make(3, 3).to(device).requires_grad_()
+        x, w = leaf * 1.5, make(3, 3, seed=1).to(device).requires_grad_()
+        x.retain_grad()
+        for t in (leaf, x, w):
+            t.register_hook(lambda g: g * 2)
+        f(x, w)[0].pow(2).sum().backward(create_graph=True)
+        found = [t.grad.clone() for t in (leaf, x, w)]
+        sum(t.grad.pow(2).sum() for t in (leaf, w)).backward()
+        return *found, leaf.grad, w.grad
+
+    f = FUNCTIONS["pointwise"]
+    want, got = run(f, "cpu"), run(fast(f), "tarry")
+    same([t.detach() for t in want], [t.detach() for t in got])
+
+
+def test_dynamic_sizes():
+    f = torch.compile(lambda x: (x.sin() * x).reshape(-1, 2).sum(0), backend="tarry",
+                      dynamic=True)  # fmt: skip
+
+    def run(f, n, device):
+        x = make(n, 4).to(device).requires_grad_()
+        (g,) = torch.autograd.grad(f(x).pow(2).sum(), x, create_graph=True)
+        return g.detach(), *torch.autograd.grad(g.pow(2).sum(), x)
+
+    for n in (3, 5, 3):
+        same(run(lambda x: (x.sin() * x).reshape(-1, 2).sum(0), n, "cpu"),
+             run(f, n, "tarry"))  # fmt: skip
 
 
 def test_autocast():

@@ -484,6 +484,31 @@ def test_checkpointing_and_inference_mode():
         same(make(3) * 3, fast(lambda x: x * 3)(make(3).to("tarry")))
 
 
+def test_a_retained_graph_after_one_that_was_not():
+    f = fast(lambda x: (x.sin() * x.exp()).sum())
+    x = place(make(3)).requires_grad_()
+    (want,) = torch.autograd.grad(f(x), x)
+    y = f(x)
+    for retained in (True, True, False):
+        (g,) = torch.autograd.grad(y, x, retain_graph=retained)
+        same(want.cpu(), g)
+
+
+def test_random_numbers_in_a_checkpoint():
+    def inner(x):
+        mask = torch.bernoulli(x.sigmoid())
+        return (F.dropout((x * x).sin(), 0.5) * torch.rand_like(x) + mask * x).tanh()
+
+    def run(f):
+        torch.manual_seed(1)
+        x = make(4, 5).to("tarry").requires_grad_()
+        f(x).sum().backward()
+        return x.grad, torch.rand(3, device="tarry")
+
+    f = lambda x: checkpoint(inner, x, use_reentrant=False)  # noqa: E731
+    same(run(f), run(fast(f)))
+
+
 def test_a_compiled_optimizer():
     def run(device, wrap):
         w = make(4, 3).to(device).requires_grad_()

@@ -3,13 +3,17 @@ torch release."""
 
 import sys
 from collections.abc import Iterable
+from operator import getitem
 from typing import Any
 
 import torch
+import torch._guards
 import torch._tensor_str
+import torch.fx
 import torch.utils._python_dispatch
 import torch.utils._pytree
 from torch.utils import backend_registration
+from torch.utils.checkpoint import CheckpointPolicy
 
 from tarry.config import config
 from tarry.errors import OldTorchError, SlotTakenError
@@ -20,6 +24,7 @@ KEY = "PrivateUse1"  # where the device's kernels are registered
 
 Tensor = torch.Tensor
 HigherOrderOperator = torch._ops.HigherOrderOperator
+checkpointed = torch.ops.higher_order.tag_activation_checkpoint
 DispatchKey = torch._C.DispatchKey
 COMPOSITE_KEYS = torch._C.DispatchKeySet(DispatchKey.CompositeExplicitAutograd)
 META_KEYS = torch._C.DispatchKeySet(DispatchKey.Meta)
@@ -207,13 +212,32 @@ def aot_autograd(**compilers: Any) -> Any:
     """Dynamo's AOTAutograd with these compilers of functional graphs, which hold the
     writes to arguments; what is cheap is computed again rather than saved."""
     from torch._dynamo.backends.common import aot_autograd
-    from torch._functorch.partitioners import min_cut_rematerialization_partition
 
     return aot_autograd(
-        **compilers,
-        keep_inference_input_mutations=True,
-        partition_fn=min_cut_rematerialization_partition,
+        **compilers, keep_inference_input_mutations=True, partition_fn=_partition
     )
+
+
+def _partition(joint: torch.fx.GraphModule, inputs: Any, **options: Any) -> Any:
+    """The forward and the backward graph. Random numbers of a checkpointed part are
+    saved: to draw them again PyTorch asks devices that it knows for their state."""
+    from torch._functorch import partitioners
+
+    for node in joint.graph.nodes:
+        seeded = torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
+        if seeded and partitioners.must_recompute(node):
+            parts = [u for u in node.users if u.target is getitem]
+            for saved in (node, *parts):
+                saved.meta["recompute"] = CheckpointPolicy.MUST_SAVE
+    return partitioners.min_cut_rematerialization_partition(joint, inputs, **options)
+
+
+def allow_retained_graphs() -> None:
+    """While AOTAutograd compiles: take back that the backward graph owns what is saved
+    for it, or else a call with `retain_graph=True` would be PyTorch's error."""
+    context = torch._guards.TracingContext.try_get()
+    if context is not None and context.fw_metadata is not None:
+        context.fw_metadata.bw_donated_idxs = []
 
 
 def is_aot_step(node: Any) -> bool:

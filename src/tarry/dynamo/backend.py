@@ -44,6 +44,7 @@ def tarry(
 
         def compile(graph: GraphModule, _: Sequence[Any]) -> Callable[..., Any]:
             ledger.count("DynamoExtractCompiledGraph")
+            seam.allow_retained_graphs()
             whole = Whole(graph, origin)
             repeatable.append(can_repeat(graph))
             if whole.is_on_host() and not origin.backward:

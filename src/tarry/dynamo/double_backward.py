@@ -15,11 +15,12 @@ from weakref import ref
 
 import torch
 from torch.autograd.graph import get_gradient_edge
-from torch.fx import GraphModule
+from torch.fx import GraphModule, Node
 
 from tarry.dispatch import seam
 from tarry.dispatch.random import stream
 from tarry.dynamo.replay import Saved
+from tarry.dynamo.tracing import apply, interpret
 from tarry.ledger import ledger
 from tarry.record.trie import recorder
 
@@ -113,13 +114,14 @@ class _Call:
         ]
         if not places.known or any(place is None for _, place in given):
             return None
-        outputs = self._again()
+        args = [a.view_as(a) if _grows(a) else a for a in self.args]  # without hooks
+        outputs = self._again(args)
         if outputs is None:
             return None
         ends = [outputs[at]._base if base else outputs[at] for _, (at, base) in given]
         if any(e is None or e.shape != g.shape for e, (g, _) in zip(ends, given)):
             return None
-        wanted = [self.args[i] for i in places.arguments if i is not None]
+        wanted = [args[i] for i in places.arguments if i is not None]
         new = torch.autograd.grad(
             ends, wanted, [g for g, _ in given], create_graph=True, allow_unused=True
         )
@@ -129,7 +131,7 @@ class _Call:
         )
         return [None if i is None else next(left) for i in places.arguments]
 
-    def _again(self) -> Any:
+    def _again(self, args: Sequence[Any]) -> Any:
         """The outputs, recorded; None if the call drew other random numbers."""
         seed, before, after = self.random
         with ExitStack() as stack:
@@ -137,7 +139,7 @@ class _Call:
             stack.enter_context(stream.at(seed, before))
             for device, dtype, enabled in self.function.casts:
                 stack.enter_context(torch.autocast(device, dtype, enabled))
-            outputs = self.function.module(*self.args)
+            outputs = _plainly(self.function.module, args)
             return outputs if stream.draws == after else None
 
 
@@ -168,8 +170,18 @@ def _differentiable(output: Any) -> list[tuple[torch.Tensor, bool]]:
     return [(output, False)] + ([(output._base, True)] if output._is_view() else [])
 
 
-# Operators that take functions and whose gradients PyTorch can differentiate.
-_HIGHER_ORDER = {"tag_activation_checkpoint", "wrap_with_set_grad_enabled"}
+def _plainly(module: GraphModule, args: Sequence[Any]) -> Any:
+    """The module's outputs; checkpointed parts are computed as if they were not: they
+    would draw other random numbers in the backward pass."""
+    found, single = interpret(module, args, _run)
+    return found[0] if single else found
+
+
+def _run(node: Node, args: Any, kwargs: Any) -> Any:
+    if node.target is seam.checkpointed:
+        body, *given = args
+        return _plainly(body, given)
+    return apply(node, args, kwargs)
 
 
 def is_twice_differentiable(module: GraphModule) -> bool:
@@ -177,8 +189,8 @@ def is_twice_differentiable(module: GraphModule) -> bool:
     second derivatives would miss what they save, and other operators that take
     functions."""
     graphs = [m.graph for m in module.modules() if isinstance(m, GraphModule)]
-    names = {
-        n.target.name() for g in graphs for n in g.nodes
-        if isinstance(n.target, seam.HigherOrderOperator)
-    }  # fmt: skip
-    return names <= _HIGHER_ORDER
+    targets = {n.target for g in graphs for n in g.nodes}
+    return not any(
+        isinstance(t, seam.HigherOrderOperator) and t is not seam.checkpointed
+        for t in targets
+    )
