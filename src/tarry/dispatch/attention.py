@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from tarry.dispatch import seam
 from tarry.dispatch.operands import read, record_op
 from tarry.record.slot import ABSENT, contiguous_spec, spec
 from tarry.record.trie import const, recorder
@@ -120,9 +121,10 @@ def differentiable_backward(
     sources = (query, key, value, attn_bias)
     tracked = any(x is not None and x.requires_grad for x in (grad_out, *sources))
     if not (torch.is_grad_enabled() and tracked):
-        return attention_backward(
-            grad_out, *sources, grad_input_mask, *saved, scale=scale
-        )
+        with seam.below_autograd():
+            return aten._scaled_dot_product_fused_attention_overrideable_backward(
+                grad_out, *sources, grad_input_mask, *saved, scale=scale
+            )
     is_causal = saved[7]
     out = aten._scaled_dot_product_attention_math(
         query, key, value, attn_bias, 0.0, is_causal, scale=scale

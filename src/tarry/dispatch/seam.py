@@ -12,6 +12,7 @@ import torch._tensor_str
 import torch.fx
 import torch.utils._python_dispatch
 import torch.utils._pytree
+from torch.autograd import forward_ad
 from torch.utils import backend_registration
 from torch.utils.checkpoint import CheckpointPolicy
 
@@ -159,6 +160,12 @@ def without_autocast() -> Any:
     )
 
 
+def below_autograd() -> Any:
+    """A context in which operators are not recorded for differentiation, but still seen
+    by whoever traces them."""
+    return torch._C._AutoDispatchBelowAutograd()
+
+
 def all_aten_overloads() -> list[str]:
     """Names of all aten overloads, without `aten::`."""
     names = torch._C._dispatch_get_all_op_names()
@@ -188,6 +195,14 @@ def schema_name(schema: Any) -> str:
     """Operator and overload, without `aten::`; other namespaces stay."""
     name = schema.name.removeprefix("aten::")
     return f"{name}.{schema.overload_name}" if schema.overload_name else name
+
+
+def carries_tangents(values: Iterable[Any]) -> bool:
+    """Whether derivatives in forward mode go through one of the values."""
+    if forward_ad._current_level < 0:
+        return False
+    tensors = [v for v in values if isinstance(v, torch.Tensor)]
+    return any(forward_ad.unpack_dual(t).tangent is not None for t in tensors)
 
 
 def is_view(target: Any) -> bool:

@@ -8,6 +8,7 @@ each becomes a `Device`, or a chain of these with host operations between them.
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
@@ -18,8 +19,8 @@ from torch.fx import GraphModule, Node
 from tarry.dispatch import eager, seam
 from tarry.dynamo.double_backward import Twice, is_twice_differentiable
 from tarry.dynamo.replay import Device, Origin, Saved
-from tarry.dynamo.split import Chain, can_repeat, host_operations, run_singly, split
-from tarry.dynamo.tracing import NeedsHost, line_of
+from tarry.dynamo.split import Chain, can_repeat, host_operations, split
+from tarry.dynamo.tracing import NeedsHost, line_of, run_singly
 from tarry.errors import BackendTakenError, TarryWarning
 from tarry.ledger import ledger
 from tarry.record.lines import is_user_file
@@ -91,16 +92,18 @@ class Whole:
 
     def _parts(self, host: set[Node]) -> Chain:
         parts = split(self.module, host)
+        # A part does not know who else will look at what is saved.
+        origin = replace(self.origin, saved=Saved())
         runners = [
-            partial(run_singly, p.module) if p.on_host else Whole(p.module, self.origin)
+            partial(run_singly, p.module) if p.on_host else Whole(p.module, origin)
             for p in parts
         ]
         return Chain(self.module, parts, runners)
 
     def __call__(self, args: list[Any]) -> Any:
-        if self.origin.backward and self.origin.saved.unused:
-            with seam.without_autocast():
-                return run_singly(self.module, args)
+        unused = self.origin.backward and self.origin.saved.unused
+        if unused or seam.carries_tangents(args):
+            return run_singly(self.module, args)
         try:
             return self.body.run(args)
         except NeedsHost as error:

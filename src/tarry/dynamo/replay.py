@@ -42,11 +42,13 @@ from tarry.dynamo.arguments import make_ready, taken_numbers
 from tarry.dynamo.tracing import (
     Alias,
     Draw,
+    Given,
     New,
     Recording,
     Same,
     Taken,
     output_nodes,
+    run_singly,
     trace,
 )
 from tarry.errors import (
@@ -156,24 +158,16 @@ class Device:
                 self.rest = [i for i in range(len(args)) if i not in picks]
                 self.picks = picks
             tensors = [args[i] for i in self.picks] if self.rest else args
-            slots = [t.untyped_storage().slot for t in tensors]
+            try:
+                slots = [t.untyped_storage().slot for t in tensors]
+            except NotImplementedError:  # a batch of `vmap`
+                return run_singly(self.module, args)
             variant = self.last
             if variant is None or not self._fits(variant, args, tensors, slots):
-                odd = [i for i in self.picks if _is_retyped(args[i])]
-                if odd:
-                    return self._run_on_copies(args, odd)
+                if any(_is_retyped(args[i]) for i in self.picks):
+                    return run_singly(self.module, args)
                 variant = self._variant(args, tensors, slots)
             return self._replay(variant, args, tensors, slots)
-
-    def _run_on_copies(self, args: list[Any], places: list[int]) -> Any:
-        """The call with copies of tensors that read their memory as another dtype."""
-        copies = {i: args[i].clone() for i in places}
-        result = self.run([copies.get(i, a) for i, a in enumerate(args)])
-        for source, _, _ in self.last.recording.writes:  # type: ignore[union-attr]
-            i = self.picks[source]  # type: ignore[index]
-            if i in copies:
-                args[i].copy_(copies[i])
-        return result
 
     def _fits(self, variant: Variant, args: list, tensors: list, slots: list) -> bool:
         for t, s, (spec, number) in zip(tensors, slots, variant.wants):
@@ -273,7 +267,7 @@ class Device:
             raise failure from error
         del inputs
         begun = perf_counter()
-        made = _settled(recording, tensors, places, results, donated)
+        made = _settled(recording, args, tensors, places, results, donated)
         _took("RunCachedGraphOutputData", begun)
         record.outputs = len(results)
         ledger.add_cut(record)
@@ -372,8 +366,8 @@ def _write(
 
 
 def _settled(
-    recording: Recording, tensors: list, places: list[Slot], results: list[Any],
-    donated: tuple,
+    recording: Recording, args: list[Any], tensors: list, places: list[Slot],
+    results: list[Any], donated: tuple,
 ) -> list[Any]:  # fmt: skip
     """The graph's outputs as tensors, and its arguments with their new values."""
     before = [  # an output may be the old value of an argument
@@ -394,6 +388,8 @@ def _settled(
             made.append(_view(tensors[o.argument], o))
         elif kind is Same:
             made.append(made[o.output])
+        elif kind is Given:
+            made.append(args[o.argument])
         else:
             value = o.value
             made.append(value.clone() if isinstance(value, torch.Tensor) else value)

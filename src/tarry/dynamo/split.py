@@ -17,7 +17,7 @@ from torch.fx import Graph, GraphModule, Node
 from torch.fx.node import map_arg
 
 from tarry.dispatch import seam
-from tarry.dynamo.tracing import apply, attribute, interpret, is_seeded
+from tarry.dynamo.tracing import attribute, is_seeded
 from tarry.lower.table import TABLE
 
 
@@ -30,12 +30,6 @@ class Part:
     inputs: list[Node]
     outputs: list[Node]
     module: GraphModule
-
-
-def run_singly(module: GraphModule, args: list[Any]) -> Any:
-    """Run the operations one by one, as PyTorch would."""
-    found, single = interpret(module, args, apply)
-    return found[0] if single else found
 
 
 def _values(node: Node) -> list[Any]:

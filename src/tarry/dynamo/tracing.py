@@ -91,6 +91,13 @@ class Same:
 
 
 @dataclass(frozen=True, slots=True)
+class Given:
+    """The very tensor of the CPU that is this argument."""
+
+    argument: int
+
+
+@dataclass(frozen=True, slots=True)
 class Plain:
     """Anything that is no tensor of the device; a CPU tensor is copied."""
 
@@ -168,6 +175,14 @@ def apply(node: FxNode, args: Any, kwargs: Any) -> Any:
     return node.target(*args, **kwargs)  # type: ignore[operator]
 
 
+def run_singly(module: GraphModule, args: Sequence[Any]) -> Any:
+    """Run the operations one by one, as PyTorch would: those of the device are recorded
+    where the caller records."""
+    with seam.without_autocast():
+        found, single = interpret(module, args, apply)
+    return found[0] if single else found
+
+
 class _Tracer:
     """Runs the graph on stand-ins, and keeps which instruction came from which line."""
 
@@ -177,6 +192,7 @@ class _Tracer:
         self.stands: list[Slot] = []  # one a tensor of the device; aliases share one
         self.tensors: list[torch.Tensor] = []
         self.starts: list[int] = []
+        self.hosts: list[tuple[int, Any]] = []  # what stands for a tensor of the CPU
 
     def record(self) -> Recording:
         draws = stream.draws
@@ -203,10 +219,10 @@ class _Tracer:
                 made.append(a)
             elif is_ours(a):
                 made.append(self._stand_in(a, side, known))
-            elif a.device.type == "cpu" and a.dim() == 0:
-                made.append(host_number(a, i))
             else:
-                made.append(Elsewhere)
+                number = a.device.type == "cpu" and a.dim() == 0
+                made.append(host_number(a, i) if number else Elsewhere())
+                self.hosts.append((i, made[-1]))
         return made
 
     def _stand_in(
@@ -233,7 +249,7 @@ class _Tracer:
         return base
 
     def _call(self, node: FxNode, args: Any, kwargs: Any) -> Any:
-        if any(a is Elsewhere for a in chain(flat(args), kwargs.values())):
+        if any(isinstance(a, Elsewhere) for a in chain(flat(args), kwargs.values())):
             raise NeedsHost(node)
         draws = stream.draws
         try:
@@ -294,7 +310,8 @@ class _Tracer:
             if slot is not None and self._is_odd(value, slot):
                 raise NeedsHost(nodes[i])
             if slot is None:
-                made.append(Plain(value))
+                given = [a for a, stand in self.hosts if stand is value]
+                made.append(Given(given[0]) if given else Plain(value))
             elif seen.setdefault(id(value), i) != i:
                 made.append(Same(seen[id(value)]))
             elif pos is None:
