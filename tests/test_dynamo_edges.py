@@ -1,5 +1,5 @@
 """Uncommon calls of compiled functions: tensors of the CPU that the
-backward pass needs, parts on the host, derivatives in forward mode, batches of `vmap`."""
+backward pass needs, parts on the host, forward mode, batches of `vmap`."""
 
 import itertools
 

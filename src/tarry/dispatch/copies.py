@@ -21,6 +21,7 @@ from tarry.dispatch.operands import (
     tensor_spec,
 )
 from tarry.dispatch.storage import is_base, is_ours, new_tensor, slot_of
+from tarry.dispatch.trial import refuse_overlap
 from tarry.errors import UnsupportedError
 from tarry.record.lines import runs_below, user_line
 from tarry.record.slot import HOST, Slot, contiguous_spec, spec
@@ -80,14 +81,7 @@ def _copy_on_device(dst: torch.Tensor, src: torch.Tensor) -> None:
             f"of tensor b ({_first_clash(dst, src)[1]}) at non-singleton dimension "
             f"{_first_clash(dst, src)[2]}"
         )
-    if dst.numel() > 1 and any(
-        s == 0 and n > 1 for s, n in zip(dst.stride(), dst.shape)
-    ):
-        raise RuntimeError(
-            "unsupported operation: more than one element of the written-to tensor "
-            "refers to a single memory location. Please clone() the tensor before "
-            "performing the operation."
-        )
+    refuse_overlap(dst)
     with recorder.lock:
         value = read(src)
         if src.shape != dst.shape or src.dtype is not dst.dtype:

@@ -36,8 +36,14 @@ def _operand(value: Any) -> tuple[Any, tuple]:
 def _map_into(
     row: str, layout: str, shared: list, elements: list[list], targets: list[list]
 ) -> None:
-    """Record `row` over `elements` and store its results into `targets`."""
+    """Record `row` over `elements` and store its results into `targets`; one after the
+    other where the same memory is there twice."""
     with recorder.lock:
+        slots = [slot_of(t) for group in targets for t in group]
+        if len(elements) > 1 and len(set(map(id, slots))) < len(slots):
+            for element, group in zip(elements, targets):
+                _map_into(row, layout, shared, [element], [group])
+            return
         numbers: list[Any] = []
         parts = [_arguments(shared, numbers), []]
         parts[1] = tuple([_arguments(e, numbers) for e in elements])
@@ -47,8 +53,8 @@ def _map_into(
         node = append((MAP, args), MAP, args, specs)
         if numbers:
             recorder.trace.numbers[node.base] = tuple(numbers)
-        for i, t in enumerate(flat):
-            store(slot_of(t), t, node.base + i)
+        for i, (slot, t) in enumerate(zip(slots, flat)):
+            store(slot, t, node.base + i)
 
 
 def _arguments(values: list[Any], numbers: list[Any]) -> tuple:
@@ -75,7 +81,7 @@ def _adam(decoupled: bool) -> Callable[..., None]:
             state = [exp_avgs[i], exp_avg_sqs[i], *most]
             absent = [] if amsgrad else [None]
             elements.append([p, grads[i], *state, *absent, state_steps[i]])
-            targets.append([p, *state])
+            targets.append([p, *state, *_unscaled(grads[i], grad_scale)])
         shared = [
             _as_float(lr), float(beta1), float(beta2), float(weight_decay), float(eps),
             amsgrad, maximize, decoupled, grad_scale, found_inf,
@@ -83,6 +89,11 @@ def _adam(decoupled: bool) -> Callable[..., None]:
         _map_into("tarry::adam", "e" * 6 + "s" * 10, shared, elements, targets)
 
     return kernel
+
+
+def _unscaled(grad: torch.Tensor, grad_scale: Any) -> list[torch.Tensor]:
+    """A gradient that the step is to divide by its scale."""
+    return [] if grad_scale is None else [grad]
 
 
 def _as_float(value: Any) -> Any:
@@ -98,7 +109,8 @@ def fused_sgd(
     for i, p in enumerate(self):
         buffer = momentum_buffer_list[i] if momentum_buffer_list else None
         elements.append([p, grads[i], buffer])
-        targets.append([p] if buffer is None else [p, buffer])
+        state = [] if buffer is None else [buffer]
+        targets.append([p, *state, *_unscaled(grads[i], grad_scale)])
     shared = [
         _as_float(lr), float(weight_decay), float(momentum), float(dampening), nesterov,
         maximize, is_first_step, grad_scale, found_inf,
@@ -116,7 +128,10 @@ def fused_adagrad(
         _as_float(lr), float(lr_decay), float(weight_decay), float(eps), maximize,
         grad_scale, found_inf,
     ]  # fmt: skip
-    targets = [[p, total] for p, total in zip(self, state_sums)]
+    targets = [
+        [p, total, *_unscaled(grad, grad_scale)]
+        for p, grad, total in zip(self, grads, state_sums)
+    ]
     _map_into("tarry::adagrad", "eeee" + "s" * 7, shared, elements, targets)
 
 

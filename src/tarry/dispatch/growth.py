@@ -16,7 +16,13 @@ from tarry.cut.cause import Cause
 from tarry.cut.sync import cut
 from tarry.dispatch import seam
 from tarry.dispatch.exits import is_decomposing, no_row, on_host
-from tarry.dispatch.trial import call_with, is_doubtful, try_dtype, try_on_cpu
+from tarry.dispatch.trial import (
+    call_with,
+    is_doubtful,
+    refuse_overlap,
+    try_dtype,
+    try_on_cpu,
+)
 from tarry.dtypes import SUPPORTED
 from tarry.errors import TarryWarning, UnsupportedError
 from tarry.record.lines import runs_below, user_line
@@ -77,6 +83,8 @@ def _laid_out(meta: torch.Tensor, strides: tuple[int, ...]) -> torch.Tensor:
 def _inferred(kernel: Any, actual: tuple) -> tuple[Any, ...] | None:
     if is_doubtful(kernel, actual):
         try_on_cpu(kernel.op, kernel.params, actual)
+        if kernel.inplace:  # some kernels write there one element after the other
+            refuse_overlap(actual[0])
     if not is_decomposing():
         try_dtype(kernel.op, kernel.params, actual)
     try:

@@ -4,7 +4,7 @@
 is a few instructions. Which row follows from the foreach overload's name and schema.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -85,6 +85,21 @@ class Plan:
             numbers += [n for element in zip(*columns) for n in element]
         return tuple(key), tuple(numbers)
 
+    def element(self, values: list[Any], i: int) -> list[Any]:
+        """The arguments of a call for the element `i` alone."""
+        return [
+            v[i : i + 1] if p.type.startswith("List[") else v
+            for p, v in zip(self.params, values)
+        ]
+
+    def is_sequence(self, key: tuple) -> bool:
+        """True where an element may read what an earlier one has written."""
+        first, *others = [k for k, p in zip(key[2:], self.params) if _is_list(p)]
+        place = {value: i for i, value in enumerate(first)}
+        return any(
+            place.get(v, i) != i for column in others for i, v in enumerate(column)
+        )
+
     def _shared(self, p: Param, value: Any, numbers: list[Any]) -> Any:
         if isinstance(value, torch.Tensor):
             part, brought = _one(value)
@@ -100,7 +115,7 @@ class Plan:
         """The instruction's arguments: what all elements share, then each one's."""
         shared, columns = [], []
         for p, part in zip(self.params, key[2:]):
-            if p.type == "List[Tensor]":
+            if _is_list(p):
                 columns.append(part)
             elif p.type.startswith("List["):
                 columns.append([Num(KINDS[c], loose=True) for c in part])
@@ -108,6 +123,10 @@ class Plan:
                 shared.append(part)
         name, layout = const(self.row.name), const(self.layout)
         return name, layout, tuple(shared), tuple(zip(*columns))
+
+
+def _is_list(p: Param) -> bool:
+    return p.type == "List[Tensor]"
 
 
 def _one(t: torch.Tensor) -> tuple[Any, tuple]:
@@ -147,6 +166,10 @@ def list_kernel(plan: Plan) -> Callable[..., Any]:
                 trace = recorder.trace
                 last = trace.node
                 node = last.next.get(key)
+                if node is None and plan.inplace and plan.is_sequence(key):
+                    for i in range(len(targets)):
+                        kernel(*plan.element(values, i))
+                    return None
                 if node is None:
                     node = _grow(plan, last, key, values)
                     if not isinstance(node, Instr):
@@ -156,7 +179,11 @@ def list_kernel(plan: Plan) -> Callable[..., Any]:
             trace.node = node
             if numbers:
                 trace.numbers[node.base] = numbers
-            return _finish(plan, node, targets)
+            if not plan.inplace:
+                return _results(node)
+            for i in _write(node, targets):
+                kernel(*plan.element(values, i))
+            return None
 
     return kernel
 
@@ -175,25 +202,30 @@ def _grow(plan: Plan, last: Instr, key: tuple, values: list[Any]) -> Any:
     return recorder.grow(last, key, MAP, args, specs, user_line())
 
 
-def _finish(plan: Plan, node: Instr, targets: list[torch.Tensor]) -> Any:
+def _results(node: Instr) -> list[torch.Tensor]:
+    trace, outs = recorder.trace, []
+    for i, s in enumerate(node.specs):
+        slot = Slot(node.base + i, s)
+        trace.add_result(slot)
+        outs.append(new_tensor(slot))
+    return outs
+
+
+def _write(node: Instr, targets: list[torch.Tensor]) -> Iterator[int]:
+    """The targets become the results of `node`; those whose memory an earlier one
+    shares are left to the caller, who computes them from what is there then."""
     trace, value = recorder.trace, node.base
-    if not plan.inplace:
-        outs = []
-        for i, s in enumerate(node.specs):
-            slot = Slot(value + i, s)
-            trace.add_result(slot)
-            outs.append(new_tensor(slot))
-        return outs
     for i, t in enumerate(targets):
         slot = t.untyped_storage().slot
-        if slot.at < 0 and slot.viewed:
+        if slot.pos >= value:
+            yield i
+        elif slot.at < 0 and slot.viewed:
             store(slot, t, value + i)
-            continue
-        trace.add_result(slot)
-        slot.state = IR
-        slot.data = None
-        slot.pos = slot.at = value + i
-    return None
+        else:
+            trace.add_result(slot)
+            slot.state = IR
+            slot.data = None
+            slot.pos = slot.at = value + i
 
 
 def foreach_kernels() -> dict[str, Callable[..., Any]]:

@@ -21,7 +21,7 @@ from tarry.dispatch.operands import (
     store,
 )
 from tarry.dispatch.storage import slot_of
-from tarry.dispatch.trial import try_fill
+from tarry.dispatch.trial import refuse_overlap, try_fill
 from tarry.record.slot import contiguous_spec, spec
 from tarry.record.trie import Num, const, recorder
 
@@ -116,6 +116,7 @@ _METHODS = {"tarry::randint": "random_"}
 
 def _fill(self: torch.Tensor, op: str, values: tuple, *static: Any) -> torch.Tensor:
     """`self` becomes a draw of `op` with these run-time parameters."""
+    refuse_overlap(self)
     if not self.dtype.is_floating_point:
         name = _METHODS.get(op) or f"{op.removeprefix('tarry::')}_"
         try_fill(name, self.dtype, values)

@@ -46,7 +46,7 @@ def is_doubtful(kernel: Any, actual: tuple) -> bool:
     if not isinstance(first, torch.Tensor):
         return False
     exact = not (first.is_floating_point() or first.is_complex())
-    if kernel.inplace and (_overlaps(first) or (exact and _any_float(actual))):
+    if kernel.inplace and (overlaps(first) or (exact and _any_float(actual))):
         return True
     last = max(first.dim(), 1)
     dims = [v for p, v in zip(kernel.params, actual) if p.name == "dim"]
@@ -57,9 +57,19 @@ def _any_float(actual: tuple) -> bool:
     return any(isinstance(value, float | complex) for value in actual)
 
 
-def _overlaps(t: torch.Tensor) -> bool:
+def overlaps(t: torch.Tensor) -> bool:
     """True where two elements of `t` may share memory."""
-    return any(s == 0 and n > 1 for s, n in zip(t.stride(), t.shape))
+    return t.numel() > 1 and any(s == 0 and n > 1 for s, n in zip(t.stride(), t.shape))
+
+
+def refuse_overlap(t: torch.Tensor) -> None:
+    """Raise what PyTorch's kernels raise where they are to write to such a tensor."""
+    if overlaps(t):
+        raise RuntimeError(
+            "unsupported operation: more than one element of the written-to tensor "
+            "refers to a single memory location. Please clone() the tensor before "
+            "performing the operation."
+        )
 
 
 def try_on_cpu(op: Any, params: list[Any], actual: tuple) -> Any:

@@ -52,6 +52,32 @@ def unfit_source(x: Any, dim: int, index: Any, source: Any, *_: Any) -> bool:
     return list(source.shape) != want
 
 
+def unfit_values(x: Any, indices: Any, values: Any, *_: Any) -> bool:
+    """Values that do not broadcast to the elements which the indices name."""
+    given = [(d, i.shape) for d, i in enumerate(indices) if i is not None]
+    if any(i is not None and i.dtype is torch.bool for i in indices):
+        return False  # how many there are is not known here
+    places = [d for d, _ in given]
+    rest = [n for d, n in enumerate(x.shape) if d not in places]
+    try:
+        named = list(torch.broadcast_shapes(*[shape for _, shape in given]))
+    except RuntimeError:
+        return True
+    at = places[0] if places == list(range(places[0], places[-1] + 1)) else 0
+    want = [*rest[:at], *named, *rest[at:]]
+    return not _broadcasts(list(values.shape), want)
+
+
+def _broadcasts(shape: list[int], want: list[int]) -> bool:
+    ends = zip(reversed(shape), reversed(want))
+    return len(shape) <= len(want) and all(a in (1, b) for a, b in ends)
+
+
+def unfit_count(x: Any, index: Any, source: Any, *_: Any) -> bool:
+    """Not as many values as indices."""
+    return index.numel() != source.numel()
+
+
 def no_elements(x: Any, *_: Any) -> bool:
     return x.numel() == 0
 

@@ -34,8 +34,14 @@ def _gradient(grad: Any, like: Any, maximize: bool, grad_scale: Any) -> Any:
     return lax.neg(grad) if maximize else grad
 
 
-def _settled(call: Call, found_inf: Any, old: tuple, new: tuple) -> tuple[Any, ...]:
-    """The new values, or the old ones where the gradients overflowed."""
+def _settled(
+    grad: Any, grad_scale: Any, found_inf: Any, old: tuple, new: tuple
+) -> tuple[Any, ...]:
+    """The new values, and the gradient without its scale if it has one; or the old ones
+    where the gradients overflowed."""
+    if grad_scale is not None:
+        old = (*old, grad)
+        new = (*new, _gradient(grad, widen(grad), False, grad_scale))
 
     def choose(a: Any, b: Any) -> Any:
         if a is None or b is None:
@@ -94,7 +100,7 @@ def adam(
     spread = lax.add(spread, factor(p, eps))
     size = lax.div(lr, lax.sub(one, lax.pow(beta1, step)))
     p = lax.sub(p, lax.div(_by(m, size), spread))
-    return _settled(call, found_inf, old, (p, m, v, top))
+    return _settled(grad, grad_scale, found_inf, old, (p, m, v, top))
 
 
 @row("tarry::sgd")
@@ -123,7 +129,7 @@ def sgd(
         buffer = g if is_first_step else lax.add(_by(buffer, momentum), _by(g, keep))
         g = lax.add(g, _by(buffer, momentum)) if nesterov else buffer
     p = lax.sub(p, _by(g, lr))
-    return _settled(call, found_inf, (param, momentum_buffer), (p, buffer))
+    return _settled(grad, grad_scale, found_inf, (param, momentum_buffer), (p, buffer))
 
 
 @row("tarry::adagrad")
@@ -150,4 +156,4 @@ def adagrad(
     size = lax.div(lr, lax.add(const(lr, 1), lax.mul(before, _number(lr_decay))))
     spread = lax.add(lax.sqrt(total), factor(p, eps))
     p = lax.sub(p, lax.div(_by(g, size), spread))
-    return _settled(call, found_inf, (param, state_sum), (p, total))
+    return _settled(grad, grad_scale, found_inf, (param, state_sum), (p, total))

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tarry.lower.doubt import no_mask, unfit_source
+from tarry.lower.doubt import no_mask, unfit_count, unfit_source, unfit_values
 from tarry.lower.index import (
     at_least_1d,
     column,
@@ -194,7 +194,7 @@ def index_fill(call: Call, x, dim: int, index, value):
     return lax.reshape(spot.write(lax.scatter, whole, updates), x.shape)
 
 
-@row("index_put", "_unsafe_index_put", "_index_put_impl")
+@row("index_put", "_unsafe_index_put", "_index_put_impl", doubts=unfit_values)
 def index_put(
     call: Call,
     x,
@@ -238,7 +238,7 @@ def _put_one(x: Any, dim: int, index: Any, values: Any) -> Any:
     return lax.dynamic_update_slice(x, new, starts)
 
 
-@row("put")
+@row("put", doubts=unfit_count)
 def put(call: Call, x, index, source, accumulate: bool):
     if not x.size or not index.size:
         return x
