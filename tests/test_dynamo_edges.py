@@ -143,3 +143,29 @@ def test_a_batch_of_backward_passes():
     compiled = torch.compile(f, backend="tarry")
     got = jacobian(lambda v: compiled(v), make(3).to("tarry"), vectorize=True)
     same(jacobian(f, make(3)), got)
+
+
+def unsqueezed(x):
+    y = x * 2
+    y.unsqueeze_(0)
+    y.transpose_(0, 1)
+    return y.squeeze_(1).as_strided_((2,), (1,)) * x[:2]
+
+
+def statistics(x):
+    mean_and_rstd = torch.native_group_norm(
+        x[None, :, None], None, None, 1, 3, 1, 3, 1e-5
+    )
+    return x.quantile(0.3), x.nanquantile(0.6), *mean_and_rstd
+
+
+@pytest.mark.parametrize("f", [unsqueezed, statistics])
+def test_views_in_place(f):
+    both(f, make(3))
+
+
+def test_a_norm_of_symbolic_sizes():
+    f = lambda x: F.rms_norm(x, x.shape[1:])  # noqa: E731
+    compiled = torch.compile(f, backend="tarry", dynamic=True)
+    for shape in ((2, 3), (5, 4), (2, 2, 3)):
+        same(f(make(*shape)), compiled(make(*shape).to("tarry")))

@@ -329,3 +329,27 @@ import tarry
 def test_exit_with_work_pending_is_quiet():
     status, output = python("import torch, tarry; x = torch.ones(2).to('tarry') * 2")
     assert (status, output) == (0, "")
+
+
+HOOKS = {
+    "tensor": lambda x, y, h: y.register_hook(h),
+    "leaf": lambda x, y, h: x.register_hook(h),
+    "after": lambda x, y, h: x.register_post_accumulate_grad_hook(h),
+    "step": lambda x, y, h: y.grad_fn.register_prehook(h),
+}
+
+
+@pytest.mark.parametrize("kind", HOOKS)
+def test_a_hook_that_raises_does_not_end_the_process(kind, capfd):
+    """PyTorch takes its error for none; it is shown, and values stay readable."""
+    x = torch.ones(3).to("tarry").requires_grad_()
+    y = x * 2
+
+    def raising(_):
+        raise ValueError("my own words")
+
+    HOOKS[kind](x, y, raising)
+    with pytest.raises((SystemError, ValueError)):
+        (y * y).sum().backward()
+    assert "my own words" in capfd.readouterr().err
+    assert y.tolist() == [2.0] * 3 and (x.detach() + 1).tolist() == [2.0] * 3

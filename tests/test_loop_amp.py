@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 import tarry
-from harness import compiles, cuts, make
+from harness import compiles, cuts, make, same
 from tarry.amp import GradScaler, autocast, syncfree
 from tarry.errors import HostReadError
 
@@ -66,6 +66,25 @@ def test_the_scaler_reads_nothing_and_skips_what_overflowed(name, unscale):
     for a, b, c in zip(want, ours, torchs, strict=True):
         torch.testing.assert_close(b.cpu(), a, rtol=1e-4, atol=1e-5)
         torch.testing.assert_close(c.cpu(), a, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", ["SGD", "Adam", "AdamW", "Adagrad"])
+def test_gradients_have_no_scale_after_the_step(name):
+    def run(device, scaler, fused):
+        p = torch.nn.Parameter(make(3).to(device))
+        optimizer = getattr(torch.optim, name)([p], lr=0.1, fused=fused)
+        for gain in (2.0, 3.0):
+            optimizer.zero_grad()
+            scaler.scale((p * gain).sum()).backward()
+            scaler.step(optimizer)
+            scaler.update()
+        return p.detach(), p.grad
+
+    options = {"init_scale": 8.0}
+    want = run("cpu", torch.amp.GradScaler("cpu", **options), fused=True)
+    same(want, run("tarry", GradScaler(**options), fused=False))
+    same(want, run("tarry", torch.amp.GradScaler("tarry", **options), fused=True))
 
 
 def test_a_step_is_one_program():

@@ -182,6 +182,22 @@ def test_gradients_and_modules_get_plain_tensors():
     assert into.tolist() == [3.0, 3.0]
 
 
+def test_parameters_are_made_of_copies():
+    saved = torch.nn.Linear(3, 2).to("tarry")
+    state = {k: v.to("cpu", non_blocking=True) for k, v in saved.state_dict().items()}
+    layer = torch.nn.Linear(3, 2)
+    layer.load_state_dict(state, assign=True)
+    optimizer = torch.optim.SGD(layer.parameters(), lr=0.1)
+    before = saved.weight.detach().cpu()
+    layer(torch.ones(1, 3)).sum().backward()
+    optimizer.step()
+    assert torch.equal(saved.weight.detach().cpu(), before)
+    torch.testing.assert_close(
+        torch.Tensor(layer.weight.detach().numpy()), before - 0.1
+    )
+    assert isinstance(torch.nn.Parameter(state["bias"]), torch.nn.Parameter)
+
+
 def test_casts_are_one_instruction_and_keep_layouts():
     for x in (make(2, 3, 4, 5).to(memory_format=torch.channels_last), make(3, 4).t()):
         y = x.to("tarry")

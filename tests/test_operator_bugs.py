@@ -326,3 +326,66 @@ def test_margins_that_are_not_numbers_cost_nothing() -> None:
     named = torch.tensor([[3, 0, -1, 1], [0, -1, 1, 2]])
     check(lambda x, t: F.multi_margin_loss(x, t[:, 0], reduction="none"), x, named)
     check(lambda x, t: F.multilabel_margin_loss(x, t, reduction="none"), x, named)
+
+
+def at_the_line(call):
+    """The error of the CPU, raised where the call is and not at the next cut."""
+    with pytest.raises(Exception) as want:
+        call("cpu")
+    with pytest.raises(type(want.value)) as got:
+        call("tarry")
+    assert str(got.value).split(".")[0] == str(want.value).split(".")[0]
+
+
+PAIR = torch.tensor([0, 2])
+MISFITS = {
+    "rows": lambda x, i: x.__setitem__(i, x.new_ones(3, 5)),
+    "pairs": lambda x, i: x.__setitem__((i, i), x.new_ones(3)),
+    "slices": lambda x, i: x.__setitem__((i, slice(0, 3)), x.new_ones(2, 4)),
+    "apart": lambda x, i: x.__setitem__((None, i), x.new_ones(2, 1, 5)),
+    "mask": lambda x, i: x.__setitem__(x[:, 0] > 2, x.new_ones(2, 5)),
+    "copy": lambda x, i: x.index_put((i,), x.new_ones(3), accumulate=True),
+    "indices": lambda x, i: x.index_put((i, i.new_zeros(3)), x.new_ones(3)),
+    "put": lambda x, i: x.put_(i, x.new_ones(3)),
+    "expanded": lambda x, i: x[0].expand(4, 5).index_add_(0, i, x.new_ones(2, 5)),
+    "normal_": lambda x, i: x[0].expand(4, 5).normal_(),
+    "random_": lambda x, i: x[0].expand(4, 5).random_(),
+    "bernoulli_": lambda x, i: x[0].expand(4, 5).bernoulli_(),
+}
+
+
+@pytest.mark.parametrize("name", MISFITS)
+def test_values_that_do_not_fit(name):
+    def call(device):
+        x = torch.arange(20.0).view(4, 5).to(device)
+        MISFITS[name](x, PAIR.to(device))
+
+    at_the_line(call)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_no_write_to_an_expanded_tensor_is_lost():
+    """PyTorch's CPU kernels of some operators still do it, element after element."""
+    row = torch.arange(5.0).to("tarry")
+    wide = row.expand(3, 5)
+    for write in (
+        lambda: wide.index_fill_(0, torch.tensor([0]).to("tarry"), 7.0),
+        lambda: wide.__setitem__(torch.tensor([0, 1]).to("tarry"), 9.0),
+        lambda: wide.masked_fill_(wide > 3, 7.0),
+    ):
+        with pytest.raises(RuntimeError, match="more than one element"):
+            write()
+    wide[0] = 9.0
+    assert row.tolist() == [9.0] * 5
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_an_encoder_with_a_padding_mask():
+    torch.manual_seed(0)
+    layer = torch.nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+    encoder = torch.nn.TransformerEncoder(layer, 2).eval()
+    x, mask = make(2, 5, 8), torch.arange(5).expand(2, 5) > torch.tensor([[2], [4]])
+    with torch.no_grad():
+        want = encoder(x, src_key_padding_mask=mask)
+        got = encoder.to("tarry")(x.to("tarry"), src_key_padding_mask=mask.to("tarry"))
+    same(want[~mask], got[~mask.to("tarry")])

@@ -50,6 +50,11 @@ class Deferred(torch.Tensor):
         if func in _METADATA:
             with seam.without_torch_function():
                 return func(*args, **(kwargs or {}))
+        if func is torch.Tensor.detach:  # a parameter is made of one of the same class
+            made = seam.make_wrapper(Deferred, args[0], "cpu")
+            made._held, made._lock = None, threading.Lock()
+            made._value = _run(func, args, kwargs)
+            return made
         return _run(func, args, kwargs)
 
     @classmethod

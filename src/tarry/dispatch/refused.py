@@ -60,7 +60,16 @@ def sparse_gradient(
 
 _QUANTIZERS = """quantize_per_tensor quantize_per_tensor.tensor_qparams
 quantize_per_tensor_dynamic quantize_per_channel"""
+
+
+def can_be_nested(t: torch.Tensor, mask: torch.Tensor) -> bool:
+    """What `nn.TransformerEncoder` asks before it makes a strided nested tensor of its
+    input and the padding mask; it goes on with the dense one."""
+    return False
+
+
 KERNELS = {
+    "_nested_tensor_from_mask_left_aligned": can_be_nested,
     **dict.fromkeys(_CONVERSIONS.split(), to_sparse),
     **dict.fromkeys(_QUANTIZERS.split(), quantize),
     "embedding_sparse_backward": sparse_gradient,

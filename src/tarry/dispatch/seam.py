@@ -2,7 +2,9 @@
 torch release."""
 
 import sys
+import traceback
 from collections.abc import Iterable
+from contextlib import suppress
 from operator import getitem
 from typing import Any
 
@@ -55,8 +57,25 @@ without_torch_function = torch._C.DisableTorchFunctionSubclass
 class _DeviceGuard(torch._C._acc.DeviceGuard):
     """Asked for its type around every operator, so with nothing to look up."""
 
-    def type_(self, _type: Any = torch._C._autograd.DeviceType.PrivateUse1) -> Any:
-        return _type
+    def type_(self, _types: Any = (torch._C._autograd.DeviceType.PrivateUse1,)) -> Any:
+        try:
+            return _types[-1]
+        except BaseException as error:
+            _report_lost(error)
+            return _types[0]
+
+
+def _report_lost(error: BaseException) -> None:
+    """Show the error of a hook of autograd's, which PyTorch loses on its way.
+
+    When a hook raises, PyTorch asks for the device's type with the error still set,
+    in a place where it must not fail: or the process ends. A negative index is where
+    Python notices such an error, and it is then taken off. What PyTorch raises in its
+    place is a SystemError without words.
+    """
+    with suppress(BaseException):
+        print("A hook of autograd raised (a SystemError follows):", file=sys.stderr)
+        traceback.print_exception(error)
 
 
 def claim_device(module: Any) -> None:

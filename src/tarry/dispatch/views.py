@@ -46,7 +46,9 @@ def _lazily(name: str) -> Any:
 
 
 def as_strided_(self: torch.Tensor, size: Any, stride: Any, offset: Any = None) -> Any:
-    slot_of(self).mark_viewed()
+    slot = getattr(self.untyped_storage(), "slot", None)
+    if slot is not None:  # else it stands for a tensor, in a trace of PyTorch's
+        slot.mark_viewed()
     return _set_geometry(
         self, size, stride, self.storage_offset() if offset is None else offset
     )
@@ -64,10 +66,34 @@ def _with_memory(self: torch.Tensor) -> torch.Tensor:
     `clone_preserve_strides`), and with it gaps between the elements."""
     if any(s == 0 and n > 1 for s, n in zip(self.stride(), self.shape)):
         return self.clone()
-    have = slot_of(self).spec
-    numel = have.numel * have.dtype.itemsize // self.dtype.itemsize
-    memory = self.as_strided((numel,), (1,), 0).clone()
+    memory = self.as_strided((_elements(self),), (1,), 0).clone()
     return memory.as_strided(self.shape, self.stride(), self.storage_offset())
+
+
+def _elements(t: torch.Tensor) -> int:
+    """How many elements like those of `t` its memory has."""
+    spec = slot_of(t).spec
+    return spec.numel * spec.dtype.itemsize // t.dtype.itemsize
+
+
+def zeros_with_memory_like(
+    self: torch.Tensor, other: torch.Tensor, *, self_num_batch_dims: int = 0
+) -> torch.Tensor:
+    """The tangent of `other` (forward mode): zeros that lie in their memory as `other`
+    does in its own, for each element of the batch in a memory of its own."""
+    batch, strides = list(self.shape[:self_num_batch_dims]), list[int]()
+    step = have = _elements(other)
+    for n in reversed(batch):
+        strides.insert(0, step)
+        step *= n
+    memory = self.new_zeros([*batch, have])
+    return memory.as_strided(
+        [*batch, *other.shape], [*strides, *other.stride()], other.storage_offset()
+    )
+
+
+def has_memory_like(self: torch.Tensor, other: torch.Tensor) -> bool:
+    return _elements(self) == _elements(other)
 
 
 def as_strided_scatter(
@@ -204,6 +230,8 @@ KERNELS = {
     "_unsafe_view": unsafe_view,
     "as_strided_": as_strided_,
     "as_strided_scatter": as_strided_scatter,
+    "_new_zeros_with_same_feature_meta": zeros_with_memory_like,
+    "_has_same_storage_numel": has_memory_like,
     "view_as_real": view_as_real,
     "view_as_complex": view_as_complex,
     "view.dtype": view_dtype,

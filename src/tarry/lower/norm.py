@@ -46,9 +46,10 @@ def masked(call: Call, mask: Sequence[bool], *grads: Any) -> tuple[Any, ...]:
 
 
 def _rows(x: Any, normalized: Sequence[int]) -> Any:
-    """`x` as (samples, elements to normalize)."""
-    size = math.prod(normalized)
-    return lax.reshape(x, (math.prod(x.shape[: x.ndim - len(normalized)]), size))
+    """`x` as (samples, elements to normalize): as many of the last dimensions as
+    `normalized` has, whose sizes PyTorch may pass on unread where they are symbolic."""
+    first = x.ndim - len(normalized)
+    return lax.reshape(x, (math.prod(x.shape[:first]), math.prod(x.shape[first:])))
 
 
 def _flat(x: Any, like: Any) -> Any:
