@@ -10,7 +10,7 @@ from torch import nn
 import tarry
 from harness import compiles
 from tarry.errors import AsideError
-from tarry.experimental import assume_pure, gradient_accumulation
+from tarry.experimental import assume_pure, gradient_accumulation, scan
 
 
 def made(*shape, grad=False, device="tarry"):
@@ -230,3 +230,22 @@ def test_bad_gradient_accumulation(step, tensors, words):
     with pytest.raises(ValueError, match=words):
         gradient_accumulation(step, tensors, Net().to("tarry"), carried)
     torch.testing.assert_close(carried.cpu(), made(3, device="cpu"))
+
+
+def test_what_no_output_depends_on_has_no_gradient():
+    w, v = (nn.Parameter(made(3)) for _ in range(2))
+
+    def f(x):
+        with torch.no_grad():
+            k = v * x
+        return x * w + k
+
+    calls = {
+        "pure": lambda x: assume_pure(f)(x),
+        "scan": lambda x: scan(lambda h, y: (f(h) + y, h), x, torch.stack([x, x]))[0],
+        "cond": lambda x: torch.cond(x.sum() > -9, f, lambda y: y * w, (x,)),
+    }
+    for name, call in calls.items():
+        w.grad = v.grad = None
+        call(made(3)).sum().backward()
+        assert v.grad is None and w.grad.abs().sum() > 0, name

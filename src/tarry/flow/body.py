@@ -36,13 +36,20 @@ class Gradient:
     """The backward pass, as value numbers: `given`, per output, its gradient; per
     tensor in `tensors`, those from outside that want a gradient, `totals`, its gradient
     added to what was summed before, which is in `sums`; `of_arguments`, per argument,
-    its gradient or None."""
+    its gradient or None. No output depends on the tensors at the places `unused`, nor
+    on the arguments at the places `idle`."""
 
     tensors: Tensors
     given: list[int]
     sums: list[int]
     totals: list[int]
     of_arguments: list[int | None]
+    unused: set[int]
+    idle: set[int]
+
+    def of_tensors(self, totals: Tensors) -> list[torch.Tensor | None]:
+        """The gradients of `tensors`: None for those that are unused."""
+        return [None if i in self.unused else t for i, t in enumerate(totals)]
 
 
 @dataclass(slots=True)
@@ -255,28 +262,36 @@ def _differentiate(
         allow_unused=True,
     )  # fmt: skip
     with torch.no_grad():
-        totals = _totals(sums, outside, iter(found[len(inputs) :]))
+        totals, unused = _totals(sums, outside, iter(found[len(inputs) :]))
         own = iter(found)
         grads = [next(own) if t.requires_grad else None for t in leaves]
+        idle = {i for i, g in enumerate(grads) if g is None}
         for i, t in enumerate(leaves if not sum_up else leaves[:carried]):
             if t.requires_grad and grads[i] is None:
                 grads[i] = torch.zeros_like(t, requires_grad=False)
     of_arguments = [None if g is None else side.value(g) for g in grads]
-    return Gradient(wanting, *places, [side.value(t) for t in totals], of_arguments)
+    at = [side.value(t) for t in totals]
+    return Gradient(wanting, *places, at, of_arguments, unused, idle)
 
 
-def _totals(sums: Tensors, outside: Outside, grads: Iterator[Any]) -> Tensors:
-    """Per tensor from outside what was summed before and its gradients."""
+def _totals(
+    sums: Tensors, outside: Outside, grads: Iterator[Any]
+) -> tuple[Tensors, set[int]]:
+    """Per tensor from outside what was summed before and its gradients; and which of
+    them have none."""
     totals: Tensors = []
+    unused = set()
     for i, (tensor, stand_ins) in enumerate(outside.wanting.items()):
         total = sums[i] if sums else None
-        for grad in islice(grads, len(stand_ins)):
-            if grad is not None:
-                total = grad if total is None else total + grad
+        own = [g for g in islice(grads, len(stand_ins)) if g is not None]
+        if not own:
+            unused.add(i)
+        for grad in own:
+            total = grad if total is None else total + grad
         if total is None:
             total = torch.zeros_like(tensor, requires_grad=False)
         totals.append(total)
-    return totals
+    return totals, unused
 
 
 def operand(source: Source | Slot) -> int:

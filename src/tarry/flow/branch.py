@@ -154,10 +154,14 @@ class _Branches:
             values = [tuple([read(t) for t in ts]) for ts in inputs]
             outs = _record(pred, parts, values, tuple(specs))
         recorded_as("tarry::cond")
+        both = [r.gradient for r in (self.yes, self.no) if r.gradient is not None]
+        idle = set.intersection(*[h.idle for h in both])
+        unused = set.intersection(*[h.unused for h in both])
         found: list[Any] = [None] * len(g.of_arguments)
         for i, out in zip(wanted, outs):
-            found[i] = out
-        return found + outs[len(wanted) :]
+            found[i] = None if i in idle else out
+        rest = enumerate(outs[len(wanted) :])
+        return found + [None if i in unused else t for i, t in rest]
 
 
 def _record(

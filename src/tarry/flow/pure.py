@@ -196,7 +196,8 @@ class _Call:
             outs = iter(record_op("tarry::call", args, specs, numbers))
         recorded_as("tarry::call")
         found = [None if v is None else next(outs) for v in g.of_arguments]
-        return [*found, *outs]
+        found = [None if i in g.idle else t for i, t in enumerate(found)]
+        return [*found, *g.of_tensors(list(outs))]
 
 
 class _Differentiable(torch.autograd.Function):

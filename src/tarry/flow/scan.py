@@ -262,7 +262,7 @@ class _Loop:
         rest = iter(outs[len(moving) + of_sums :])
         for i, v in enumerate(g.of_arguments[n:], n):
             found[i] = None if v is None else next(rest)
-        return found + outs[len(moving) : len(moving) + of_sums]
+        return found + g.of_tensors(outs[len(moving) : len(moving) + of_sums])
 
 
 def _stacked(spec: Spec, length: int) -> Spec:
