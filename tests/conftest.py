@@ -3,6 +3,7 @@
 import dataclasses
 
 import pytest
+import torch
 
 import tarry
 from known_gaps import EXPECTED
@@ -30,6 +31,14 @@ def pytest_collection_modifyitems(items: list) -> None:
     for item in items:
         if item.name in EXPECTED:
             item.add_marker(pytest.mark.xfail(reason=EXPECTED[item.name], strict=True))
+
+
+@pytest.fixture
+def fresh_dynamo():
+    """Nothing is compiled by `torch.compile` before or after the test."""
+    torch.compiler.reset()
+    yield
+    torch.compiler.reset()
 
 
 @pytest.fixture

@@ -14,14 +14,10 @@ import tarry
 from harness import cuts, make, same
 from tarry.debug import metrics
 
-pytestmark = pytest.mark.filterwarnings("ignore")
-
-
-@pytest.fixture(autouse=True)
-def _fresh():
-    torch.compiler.reset()
-    yield
-    torch.compiler.reset()
+pytestmark = [
+    pytest.mark.usefixtures("fresh_dynamo"),
+    pytest.mark.filterwarnings("ignore"),
+]
 
 
 def fast(f):
@@ -250,6 +246,18 @@ def test_where_values_might_differ_it_is_an_error():
     assert grad.tolist() == [3.0] * 3
     with pytest.raises(RuntimeError, match="double backward"):
         grad.sum().backward()
+    # A write that moves no version; what was saved is used, as without `create_graph`.
+    w = make(3).to("tarry").requires_grad_()
+    f = fast(lambda x, w: ((x * w).tanh() * w).sum())
+    grads = []
+    for create_graph in (False, True):
+        value = f(x, w)
+        w.data.mul_(2)
+        grads += torch.autograd.grad(value, x, create_graph=create_graph)
+        w.data.div_(2)
+    same(grads[0].cpu(), grads[1].detach())
+    with pytest.raises(RuntimeError, match="double backward"):
+        grads[1].sum().backward()
     # A function of the user's: PyTorch's trace loses what depends on what it saves.
     (grad,) = torch.autograd.grad(fast(RoundedUp.apply)(x).sum(), x, create_graph=True)
     with pytest.raises(RuntimeError, match="double backward"):

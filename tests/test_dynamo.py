@@ -32,14 +32,10 @@ from tarry.errors import (
 from tarry.ledger import ledger
 from tarry.record.slot import DEVICE
 
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
-
-
-@pytest.fixture(autouse=True)
-def _fresh():
-    torch.compiler.reset()
-    yield
-    torch.compiler.reset()
+pytestmark = [
+    pytest.mark.usefixtures("fresh_dynamo"),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+]
 
 
 def fast(f=None, **options):

@@ -11,14 +11,10 @@ import torch.nn.functional as F
 import tarry
 from harness import make, same
 
-pytestmark = pytest.mark.filterwarnings("ignore")
-
-
-@pytest.fixture(autouse=True)
-def _fresh():
-    torch.compiler.reset()
-    yield
-    torch.compiler.reset()
+pytestmark = [
+    pytest.mark.usefixtures("fresh_dynamo"),
+    pytest.mark.filterwarnings("ignore"),
+]
 
 
 def both(f, *args, times=2):

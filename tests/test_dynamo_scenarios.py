@@ -22,9 +22,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_scenario_compiled(scenario):
+def test_scenario_compiled(scenario, fresh_dynamo):
     want = BY_NAME[scenario]("cpu", lambda: None)
-    torch.compiler.reset()
     got = torch.compile(BY_NAME[scenario], backend="tarry")("tarry", tarry.sync)
-    torch.compiler.reset()
     equal(want, got)

@@ -19,6 +19,7 @@ from torch.fx import GraphModule, Node
 
 from tarry.dispatch import seam
 from tarry.dispatch.random import stream
+from tarry.dispatch.storage import is_ours, slot_of
 from tarry.dynamo.replay import Saved
 from tarry.dynamo.tracing import apply, interpret
 from tarry.ledger import ledger
@@ -35,6 +36,7 @@ class Twice:
         self, module: GraphModule, compiled: Callable[..., Any], saved: Saved
     ) -> None:
         self.module, self.compiled, self.saved = module, compiled, saved
+        saved.watched = True
         self.casts = [  # dynamo guards these
             (d, torch.get_autocast_dtype(d), torch.is_autocast_enabled(d))
             for d in DEVICES
@@ -42,16 +44,18 @@ class Twice:
         self.places: Any = None  # `Places`, after the first call
 
     def __call__(self, *args: Any) -> Any:
-        if not torch.is_grad_enabled():
-            return self.compiled(*args)
         versions, draws = _versions(args), stream.draws
         outputs = self.compiled(*args)
+        given = versions, self.saved.buffers
+        self.saved.buffers = ()
+        if not torch.is_grad_enabled():
+            return outputs
         if self.places is None:
             self.places = Places(args, outputs)
         step = self.places.step_of(outputs)
         if step is not None:
             random = stream.seed, draws, stream.draws
-            step.register_prehook(_Call(self, step, args, versions, random))
+            step.register_prehook(_Call(self, step, args, given, random))
         return outputs
 
 
@@ -93,17 +97,24 @@ class _Call:
 
     def __init__(self, function: Twice, step: Any, args: Any, *state: Any) -> None:
         self.function, self.step, self.args = function, ref(step), args
-        self.versions, self.random = state
+        self.given, self.random = state
 
     def __call__(self, come: Sequence[Any]) -> None:
         found = None
-        if torch.is_grad_enabled() and _versions(self.args) == self.versions:
+        if torch.is_grad_enabled() and self._is_unchanged():
             found = self._recorded(come)
         if found is not None:
             _Instead(self.step(), found)
         self.function.saved.unused = found is not None
         if not seam.keeps_graph():
-            self.args = ()
+            self.args, self.given = (), ((), ())
+
+    def _is_unchanged(self) -> bool:
+        """Whether the arguments have the values of the call; `.data` writes past their
+        versions."""
+        versions, buffers = self.given
+        held = {id(slot_of(a).data) for a in self.args if is_ours(a)}
+        return versions == _versions(self.args) and all(id(b) in held for b in buffers)
 
     def _recorded(self, come: Sequence[Any]) -> list[Any] | None:
         """The gradients, recorded from those that come; None if they might differ from

@@ -80,11 +80,14 @@ CAUSE = Cause.DYNAMO.value
 class Saved:
     """What a forward graph saves for its backward graph: the names of outputs that
     only the latter will see (None: not known yet). `kept`: hooks may keep them.
-    `unused`: others take the place of the gradients, which need not be computed."""
+    `unused`: others take the place of the gradients, which need not be computed.
+    `watched`: the buffers of the arguments of a forward call are to be in `buffers`."""
 
     names: set[str] | None = None
     kept: bool = False
     unused: bool = False
+    watched: bool = False
+    buffers: tuple[Any, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,6 +261,9 @@ class Device:
         begun = perf_counter()
         numbers = taken_numbers(recording.numbers, args) if fixed is None else fixed
         inputs = [places[i].data for i in recording.sources]
+        if self.origin.saved.watched and not self.origin.backward:
+            own = zip(recording.sources, inputs)
+            self.origin.saved.buffers = tuple([b for i, b in own if i < len(slots)])
         _took("RunCachedGraphInputData", begun)
         try:
             results = run(program, inputs, numbers, record)
