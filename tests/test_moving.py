@@ -442,3 +442,14 @@ def test_dlpack_and_array_protocols():
     assert np.asarray(x.cpu()).tolist() == x.tolist()
     assert torch.equal(x.cpu(), make(3)) and x.is_contiguous() and not x.is_sparse
     assert x.element_size() == 4 and x.nbytes == 12 and x.nelement() == 3
+
+
+@pytest.mark.parametrize("where", [None, "cpu", "tarry"])
+def test_the_old_format_of_files(where):
+    base = make(3, 4, dtype=torch.float64).to("tarry")
+    file = io.BytesIO()
+    torch.save([base, base.t()[1:]], file, _use_new_zipfile_serialization=False)
+    file.seek(0)
+    whole, part = torch.load(file, map_location=where)
+    assert torch.equal(whole.cpu(), base.cpu())
+    assert torch.equal(part.cpu(), base.cpu().t()[1:])

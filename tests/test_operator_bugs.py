@@ -389,3 +389,45 @@ def test_an_encoder_with_a_padding_mask():
         want = encoder(x, src_key_padding_mask=mask)
         got = encoder.to("tarry")(x.to("tarry"), src_key_padding_mask=mask.to("tarry"))
     same(want[~mask], got[~mask.to("tarry")])
+
+
+def test_integers_of_more_than_63_bits():
+    def run(device):
+        x, n = torch.tensor([1.0, -2.0]).to(device), torch.tensor([3]).to(device)
+        return (
+            x * 2**63, x + (2**64 - 1), x < 2**63, 2**63 - x, n * 2**63,
+            x.clone().fill_(2**63), x.masked_fill(x > 0, 2**63),
+            torch.full((1,), 2**63, dtype=torch.float32, device=device),
+            torch.add(x, x, alpha=2**63), torch.full_like(x, 2**64 - 1),
+            torch.zeros(1, dtype=torch.uint64).to(device).fill_(2**63 + 1).double(),
+        )  # fmt: skip
+
+    for _ in range(2):
+        same(run("cpu"), run("tarry"))
+
+
+LOSSES = {
+    "bool": lambda d: torch.tensor([True]).to(d).mul_(3),
+    "complex": lambda d: torch.ones(1).to(d).add_(1 + 2j),
+    "fill": lambda d: torch.ones(1).to(d).fill_(1 + 2j),
+    "mm": lambda d: torch.eye(2).to(d) @ torch.eye(2).double().to(d),
+    "mv": lambda d: torch.eye(2).to(d) @ torch.ones(2).double().to(d),
+    "linear": lambda d: F.linear(torch.ones(1, 2).half().to(d), torch.eye(2).to(d)),
+    "conv": lambda d: F.conv1d(
+        torch.ones(1, 1, 3).to(d), torch.ones(1, 1, 2).half().to(d)
+    ),
+    "put": lambda d: (
+        torch.arange(3).to(d).index_put_((PAIR.to(d),), torch.ones(2).to(d))
+    ),
+    "copy": lambda d: (
+        torch.arange(3).to(d).index_copy_(0, PAIR.to(d), torch.ones(2).to(d))
+    ),
+    "add": lambda d: (
+        torch.arange(3).to(d).index_add_(0, PAIR.to(d), torch.ones(2).to(d))
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_no_dtype_is_changed_in_silence(name):
+    at_the_line(LOSSES[name])

@@ -165,3 +165,19 @@ def test_random_draws_of_two_threads_differ(switching):
     together(draw, draw)
     values = torch.stack([t.cpu() for t in drawn])
     assert values.unique(dim=0).shape[0] == 40
+
+
+def test_one_thread_writes_what_another_reads():
+    x, seen, done = torch.zeros(4, device="tarry"), [], []
+
+    def read():
+        while not done:
+            seen.append(x.tolist()[0])
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    for _ in range(100):
+        x.add_(1)
+    done.append(True)
+    reader.join()
+    assert x.tolist() == [100.0] * 4 and seen == sorted(seen)

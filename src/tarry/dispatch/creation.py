@@ -176,6 +176,8 @@ def full(size: Any, fill_value: Any, *, dtype: Any = None, **options: Any) -> An
         if isinstance(fill_value, complex):
             dtype = torch.complex64
     out = contiguous_spec(size, dtype)
+    if type(fill_value) is int and dtype.is_floating_point:
+        fill_value = float(fill_value)  # it may have more than 63 bits
     arg, numbers = number_arg(fill_value)
     return record_op("tarry::full", (const(out.shape), arg), (out,), numbers)[0]
 

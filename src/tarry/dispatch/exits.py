@@ -31,6 +31,7 @@ from tarry.ledger import ledger
 from tarry.record.calls import comes_by
 from tarry.record.lines import runs_below, user_line
 from tarry.record.slot import HOST, IR, POISONED, Failure, Slot, Spec
+from tarry.record.trie import recorder
 from tarry.run.transfer import fetch
 
 
@@ -39,21 +40,29 @@ def base_on_host(s: Slot, cause: Cause, detail: str = "") -> torch.Tensor:
     if guards or s.state is IR:
         cause, detail = _told(cause, detail)
     reading(cause, detail)
-    if s.state is IR:
-        cut(cause, detail)
-    return _fetched(s, cause)
+    while True:
+        if s.state is IR:
+            cut(cause, detail)
+        with recorder.lock:  # another thread may write to it meanwhile
+            state, data = s.state, s.data
+        if state is not IR:
+            return _fetched(s, state, data, cause)
 
 
-def _fetched(s: Slot, cause: Cause, beside: bool = False) -> torch.Tensor:
-    if s.state is POISONED:
-        raise PoisonedError(s.data.error) from s.data.error
-    if s.state is HOST:
-        return s.data
+def _fetched(
+    s: Slot, state: Any, data: Any, cause: Cause, beside: bool = False
+) -> torch.Tensor:
+    if state is POISONED:
+        raise PoisonedError(data.error) from data.error
+    if state is HOST:
+        return data
     try:
-        return dtypes.host_tensor(fetch(s.data, beside), s.spec.dtype)
+        return dtypes.host_tensor(fetch(data, beside), s.spec.dtype)
     except Exception as error:
         failure = RunError(cause.value, str(user_line()), str(error).split("\n")[0])
-        s.move(POISONED, Failure(failure))
+        with recorder.lock:
+            if s.data is data:
+                s.move(POISONED, Failure(failure))
         raise failure from error
 
 
@@ -77,7 +86,7 @@ def value_of(t: torch.Tensor, cause: Cause, detail: str = "") -> torch.Tensor:
 def computed_value(t: torch.Tensor) -> torch.Tensor:
     """A CPU copy of `t`, which is not pending, for a thread that no step waits for."""
     s = slot_of(t)
-    base = _laid_out(_fetched(s, Cause.HOST, beside=True), s.spec)
+    base = _laid_out(_fetched(s, s.state, s.data, Cause.HOST, beside=True), s.spec)
     return _shaped(t, base, s.spec).clone()
 
 

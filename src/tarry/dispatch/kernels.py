@@ -80,6 +80,23 @@ class Kernel:
     order: tuple[int, ...]
 
 
+def _fitted(name: str, kind: str) -> list[str]:
+    """Code for integers that have more than 63 bits."""
+    return [
+        f"if {kind} is INTEGER and not -{1 << 63} <= {name} < {1 << 63}:",
+        f"    {kind}, {name} = BIG({name}, FIRST)",
+    ]
+
+
+def big(value: int, first: Any) -> tuple[str, Any]:
+    """Kind and value of such an integer beside the tensor `first`: a float beside
+    floats; integers wrap around, as PyTorch's do."""
+    inexact = isinstance(first, seam.Tensor) and (
+        first.dtype.is_floating_point or first.dtype.is_complex
+    )
+    return (KINDS[float], float(value)) if inexact else (KINDS[int], value)
+
+
 def _tensor(p: Param, i: int, wrapped: bool) -> list[str]:
     """Code that resolves a tensor argument to the key part `k{i}`."""
     name = p.name
@@ -96,7 +113,9 @@ def _tensor(p: Param, i: int, wrapped: bool) -> list[str]:
         code = [
             f"c = {name}.__class__",
             f"k{i} = None if c is TENSOR else KINDS.get(c)",
-            f"if k{i} is not None: nums = ({name},)",
+            f"if k{i} is not None:",
+            *("    " + c for c in _fitted(name, f"k{i}")),
+            f"    nums = ({name},)",
             "else:",
             *("    " + c for c in code),
         ]
@@ -112,7 +131,10 @@ def _part(p: Param, i: int, wrapped: bool) -> list[str]:
     if p.kind == "number":
         return [
             f"if {name} is None: k{i} = None",
-            f"else: k{i} = KINDS[{name}.__class__]; nums += ({name},)",
+            "else:",
+            f"    k{i} = KINDS[{name}.__class__]",
+            *("    " + c for c in _fitted(name, f"k{i}")),
+            f"    nums += ({name},)",
         ]
     if p.kind == "numbers":
         return [
@@ -204,7 +226,7 @@ def source(kernel: Kernel, name: str, number: int) -> str:
         "    while True:",
         "        tr = R.trace",
         "        nums = ()",
-        *("        " + line for line in body),
+        *("        " + c.replace("FIRST", kernel.params[0].name) for c in body),
         "        cur = tr.node",
         f"        key = ({', '.join(parts)},)",
         "        nxt = cur.next.get(key)",
@@ -272,6 +294,7 @@ def store_through(
 
 
 _NAMES = {
+    "INTEGER": KINDS[int], "BIG": big,
     "R": recorder, "READ": read, "FOREIGN": foreign, "MANY": many, "KINDS": KINDS,
     "TOKEN": token, "SLOT": Slot, "STORAGE": TarryStorage, "RESTRIDE": restride,
     "MAKE": make_results, "FORGET": forget, "STORE": store_through, "IR": IR,

@@ -44,7 +44,9 @@ class TarryStorage(torch.UntypedStorage):
         """Bytes that `torch.load` reads after it has placed the storage."""
         host = torch.UntypedStorage(self.nbytes())
         host._set_from_file(*args)
-        self.slot.data = bytes_of(host)
+        spec = self.slot.spec  # the old format has made tensors of it by now
+        flat = bytes_of(host).view(spec.dtype)
+        self.slot.data = flat.as_strided(spec.shape, spec.strides)
 
     def clone(self) -> "TarryStorage":
         return TarryStorage.twin(self)

@@ -45,16 +45,21 @@ def is_doubtful(kernel: Any, actual: tuple) -> bool:
     first = actual[0] if actual else None
     if not isinstance(first, torch.Tensor):
         return False
-    exact = not (first.is_floating_point() or first.is_complex())
-    if kernel.inplace and (overlaps(first) or (exact and _any_float(actual))):
+    if kernel.inplace and (overlaps(first) or _lose_something(actual, first.dtype)):
         return True
     last = max(first.dim(), 1)
     dims = [v for p, v in zip(kernel.params, actual) if p.name == "dim"]
     return any(type(d) is int and not -last <= d < last for d in dims)
 
 
-def _any_float(actual: tuple) -> bool:
-    return any(isinstance(value, float | complex) for value in actual)
+def _lose_something(actual: tuple, dtype: torch.dtype) -> bool:
+    """True of numbers that a result of this dtype cannot hold by their kind."""
+    if dtype.is_complex:
+        return False
+    kinds: Any = complex if dtype.is_floating_point else float | complex
+    if dtype is torch.bool:
+        kinds = int | float | complex
+    return any(isinstance(v, kinds) and not isinstance(v, bool) for v in actual)
 
 
 def overlaps(t: torch.Tensor) -> bool:

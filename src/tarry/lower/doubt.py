@@ -41,7 +41,11 @@ def odd_window(
     groups: int,
 ) -> bool:
     least = min((*stride, *dilation, groups), default=1)
-    return least < 1 or min((*padding, *output_padding), default=0) < 0
+    return (
+        unequal_dtypes(x, w, bias)
+        or least < 1
+        or min((*padding, *output_padding), default=0) < 0
+    )
 
 
 def unfit_source(x: Any, dim: int, index: Any, source: Any, *_: Any) -> bool:
@@ -49,11 +53,14 @@ def unfit_source(x: Any, dim: int, index: Any, source: Any, *_: Any) -> bool:
     want = list(x.shape)
     if want and -len(want) <= dim < len(want):
         want[dim] = index.numel()
-    return list(source.shape) != want
+    return list(source.shape) != want or source.dtype is not x.dtype
 
 
 def unfit_values(x: Any, indices: Any, values: Any, *_: Any) -> bool:
-    """Values that do not broadcast to the elements which the indices name."""
+    """Values of another dtype, or that do not broadcast to the elements which the
+    indices name."""
+    if values.dtype is not x.dtype:
+        return True
     given = [(d, i.shape) for d, i in enumerate(indices) if i is not None]
     if any(i is not None and i.dtype is torch.bool for i in indices):
         return False  # how many there are is not known here

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tarry.lower.activation import gelu_erf
+from tarry.lower.doubt import unequal_dtypes
 from tarry.lower.precision import const, wide_dtype
 from tarry.lower.table import (
     Call,
@@ -70,22 +71,22 @@ def _plus(call: Call, bias: Any, product: Any, beta: Any, alpha: Any) -> Any:
     return lax.add(bias, _times(product, alpha))
 
 
-@row("mm", transposes=True)
+@row("mm", transposes=True, doubts=unequal_dtypes)
 def mm(call: Call, x: Any, y: Any) -> Any:
     return convert(contract(x, y, _MM, call.out.dtype), call.out.dtype)
 
 
-@row("bmm", transposes=True)
+@row("bmm", transposes=True, doubts=unequal_dtypes)
 def bmm(call: Call, x: Any, y: Any) -> Any:
     return convert(contract(x, y, _BMM, call.out.dtype), call.out.dtype)
 
 
-@row("mv")
+@row("mv", doubts=unequal_dtypes)
 def mv(call: Call, x: Any, y: Any) -> Any:
     return convert(contract(x, y, _MV, call.out.dtype), call.out.dtype)
 
 
-@row("dot")
+@row("dot", doubts=unequal_dtypes)
 def dot(call: Call, x: Any, y: Any) -> Any:
     return convert(contract(x, y, _DOT, call.out.dtype), call.out.dtype)
 
@@ -95,25 +96,25 @@ def vdot(call: Call, x: Any, y: Any) -> Any:
     return dot(call, lax.conj(x) if x.dtype.kind == "c" else x, y)
 
 
-@row("addmm", transposes=True)
+@row("addmm", transposes=True, doubts=unequal_dtypes)
 def addmm(call: Call, bias: Any, x: Any, y: Any, beta: Any, alpha: Any) -> Any:
     product = contract(x, y, _MM, call.out.dtype)
     return convert(_plus(call, bias, product, beta, alpha), call.out.dtype)
 
 
-@row("baddbmm", transposes=True)
+@row("baddbmm", transposes=True, doubts=unequal_dtypes)
 def baddbmm(call: Call, bias: Any, x: Any, y: Any, beta: Any, alpha: Any) -> Any:
     product = contract(x, y, _BMM, call.out.dtype)
     return convert(_plus(call, bias, product, beta, alpha), call.out.dtype)
 
 
-@row("addbmm")
+@row("addbmm", doubts=unequal_dtypes)
 def addbmm(call: Call, bias: Any, x: Any, y: Any, beta: Any, alpha: Any) -> Any:
     product = contract(x, y, (((0, 2), (0, 1)), ((), ())), call.out.dtype)
     return convert(_plus(call, bias, product, beta, alpha), call.out.dtype)
 
 
-@row("addmv")
+@row("addmv", doubts=unequal_dtypes)
 def addmv(call: Call, bias: Any, x: Any, y: Any, beta: Any, alpha: Any) -> Any:
     product = contract(x, y, _MV, call.out.dtype)
     return convert(_plus(call, bias, product, beta, alpha), call.out.dtype)

@@ -165,7 +165,7 @@ def _times(x, y):
     return lax.bitwise_and(x, y) if x.dtype == np.bool_ else lax.mul(x, y)
 
 
-@row("index_copy")
+@row("index_copy", doubts=unfit_source)
 def index_copy(call: Call, x, dim: int, index, source):
     if not x.size or not index.size:
         return x
