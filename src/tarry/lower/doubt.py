@@ -61,23 +61,20 @@ def unfit_values(x: Any, indices: Any, values: Any, *_: Any) -> bool:
     indices name."""
     if values.dtype is not x.dtype:
         return True
-    given = [(d, i.shape) for d, i in enumerate(indices) if i is not None]
-    if any(i is not None and i.dtype is torch.bool for i in indices):
+    given = [(d, i) for d, i in enumerate(indices) if i is not None]
+    if not given:
+        return True
+    if any(i.dtype is torch.bool for _, i in given):
         return False  # how many there are is not known here
     places = [d for d, _ in given]
     rest = [n for d, n in enumerate(x.shape) if d not in places]
+    at = places[0] if places == list(range(places[0], places[-1] + 1)) else 0
     try:
-        named = list(torch.broadcast_shapes(*[shape for _, shape in given]))
+        named = torch.broadcast_shapes(*[i.shape for _, i in given])
+        want = (*rest[:at], *named, *rest[at:])
+        return tuple(torch.broadcast_shapes(values.shape, want)) != want
     except RuntimeError:
         return True
-    at = places[0] if places == list(range(places[0], places[-1] + 1)) else 0
-    want = [*rest[:at], *named, *rest[at:]]
-    return not _broadcasts(list(values.shape), want)
-
-
-def _broadcasts(shape: list[int], want: list[int]) -> bool:
-    ends = zip(reversed(shape), reversed(want))
-    return len(shape) <= len(want) and all(a in (1, b) for a, b in ends)
 
 
 def unfit_count(x: Any, index: Any, source: Any, *_: Any) -> bool:
